@@ -24,7 +24,10 @@ TopicName = Annotated[
 ]
 # Kubernetes' own spelling of an amount of memory, whole numbers only.
 MemoryQuantity = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Ki|Mi|Gi|Ti|k|M|G|T)?$", max_length=20)]
-STARTING_OFFSETS_PATTERN = r"^(latest|earliest|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2}))$"
+STARTING_OFFSETS_PATTERN = (
+    r"^(latest|earliest|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?"
+    r"(Z|[+-][0-9]{2}:[0-9]{2}))$"
+)
 
 
 class Mode(StrEnum):
@@ -88,8 +91,8 @@ class SparkSpec(Model):
     mode: Mode = Field(Mode.AUTO, description="auto goes on in real time where slots and sinks allow it.")
     cores: int = Field(2, ge=1, le=64, description="Cores of the driver.")
     memory: MemoryQuantity = Field("1536Mi", description="Memory limit of the driver pod.")
-    executors: Executors = Field(default_factory=Executors, description="Executor pods.")
-    checkpoint: Checkpoint = Field(default_factory=Checkpoint, description="Where state lives.")
+    executors: Executors = Field(default=Executors(), description="Executor pods.")
+    checkpoint: Checkpoint = Field(default=Checkpoint(), description="Where state lives.")
     max_rows: int = Field(
         5_000_000,
         ge=1_000,
@@ -115,9 +118,9 @@ class Choice(Model):
         pattern=STARTING_OFFSETS_PATTERN,
         description="Where a new generation begins to read: latest, earliest or an RFC 3339 time.",
     )
-    tables: Tables = Field(default_factory=Tables, description="Columns of both topics and their key.")
+    tables: Tables = Field(default=Tables(), description="Columns of both topics and their key.")
     kafka: KafkaSpec = Field(description="How to reach Kafka.")
-    spark: SparkSpec = Field(default_factory=SparkSpec, description="The generation's Spark job.")
+    spark: SparkSpec = Field(default=SparkSpec(), description="The generation's Spark job.")
 
 
 class Control(Model):
@@ -142,7 +145,7 @@ class TopicBindingSpec(Choice):
     """What should be joined, and how."""
 
     control: Control | None = Field(None, description="The control topic; absent: no bridge.")
-    linger: Linger = Field(default_factory=Linger, description="How long a previous generation stays.")
+    linger: Linger = Field(default=Linger(), description="How long a previous generation stays.")
     progress_deadline_seconds: int = Field(
         300, ge=5, le=86_400, description="A new generation that has not caught up by then has failed."
     )
@@ -176,7 +179,7 @@ class ControlStatus(Model):
     last_verdict: str | None = Field(None, description="applied, merged, unchanged or rejected.")
     last_reason: str | None = Field(None, max_length=1024, description="Why.")
     last_heartbeat: datetime | None = Field(None, description="When a message last confirmed what is there.")
-    counts: VerdictCounts = Field(default_factory=VerdictCounts, description="Verdicts so far.")
+    counts: VerdictCounts = Field(default=VerdictCounts(), description="Verdicts so far.")
 
 
 class Previous(Model):
@@ -208,7 +211,7 @@ class TopicBinding(Model):
     """A live join of two Kafka topics under stable names."""
 
     spec: TopicBindingSpec
-    status: TopicBindingStatus = Field(default_factory=TopicBindingStatus)
+    status: TopicBindingStatus = Field(default=TopicBindingStatus())
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     @property

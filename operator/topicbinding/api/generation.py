@@ -25,7 +25,7 @@ class Source(Model):
     starting_offsets: str = Field(
         "latest", max_length=40, pattern=STARTING_OFFSETS_PATTERN, description="Where to begin."
     )
-    tables: Tables = Field(default_factory=Tables, description="Columns of both topics and their key.")
+    tables: Tables = Field(default=Tables(), description="Columns of both topics and their key.")
     kafka: KafkaSpec = Field(description="How to reach Kafka.")
 
     @classmethod
@@ -137,7 +137,7 @@ class Generation(Model):
     """One generation of a binding: one choice, one driver pod."""
 
     spec: GenerationSpec
-    status: GenerationStatus = Field(default_factory=GenerationStatus)
+    status: GenerationStatus = Field(default=GenerationStatus())
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     @property

@@ -15,7 +15,7 @@ class JoinType(StrEnum):
     NATURAL = "natural"
 
 
-class UnknownJoinType(ValueError):
+class UnknownJoinType(ValueError):  # noqa: N818 - a verdict, not a fault
     """A word that is no join type; the message says which one was probably meant."""
 
 

@@ -90,7 +90,7 @@ class KafkaSpec(Model):
         pattern=r"^[^\s,]+(,[^\s,]+)*$",
         description="host:port, several separated by commas.",
     )
-    security: Security = Field(default_factory=Security, description="How to log in.")
+    security: Security = Field(default=Security(), description="How to log in.")
     properties: dict[str, ShortText] = Field(
         default_factory=dict,
         max_length=64,
