@@ -163,10 +163,10 @@ class TopicBindingSpec(Choice):
 class VerdictCounts(Model):
     """How many messages got which verdict since the bridge's position was first stored."""
 
-    applied: int = 0
-    merged: int = 0
-    unchanged: int = 0
-    rejected: int = 0
+    applied: int = Field(0, description="Changed the binding.")
+    merged: int = Field(0, description="Folded with later ones of the same poll.")
+    unchanged: int = Field(0, description="Asked for what is there.")
+    rejected: int = Field(0, description="Could not be taken.")
 
 
 class ControlStatus(Model):

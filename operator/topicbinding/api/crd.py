@@ -191,7 +191,7 @@ def generation_definition() -> Schema:
         names.GENERATION_KIND,
         names.GENERATIONS,
         "gen",
-        "One generation of a TopicBinding: one choice of topics and join, one driver pod. Written by the operator.",
+        "One generation of a TopicBinding: one choice, one driver pod. Written by the operator.",
         [
             _column("Binding", ".spec.binding"),
             _column("Users", ".spec.source.usersTopic"),

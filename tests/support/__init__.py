@@ -1,0 +1,1 @@
+"""What the tests of several layers share: the cluster, a broker, waiting."""
