@@ -1,4 +1,4 @@
-"""Gives every test the marker of the layer it lives in, so `pytest -m unit` and the directories never disagree."""
+"""What every layer shares: the marker of the layer a test lives in, and the local cluster."""
 
 from __future__ import annotations
 
