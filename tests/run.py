@@ -1,7 +1,7 @@
 """`python3 -m tests.run LAYER…`: prepares what each layer needs, runs it, and ends with one summary.
 
 Behind every `make test…`, `make lint` and `make bench`. Standard library only: on a bare machine it runs
-before anything else is there. A failing layer does not hide the others; the exit code is 0 only if all passed.
+before anything else is there. A failing layer does not hide the others; the exit code is 0 if all passed.
 """
 
 from __future__ import annotations
