@@ -1,7 +1,7 @@
 """Checks a bearer token offline against the API server's published keys.
 
-Used by the driver (table API) and the bridge (control_raw). Nothing is asked of the API server per request: the
-keys are fetched once, kept while it is away, and fetched again when a token names a key that is not known.
+Used by the driver (table API) and the bridge (control_raw). Nothing is asked of the API server per request:
+its keys are fetched once, kept while it is away, and fetched again when a token names an unknown key.
 """
 
 from __future__ import annotations
