@@ -1,0 +1,3 @@
+module topicbinding.dev/local/runc-caps
+
+go 1.24.0

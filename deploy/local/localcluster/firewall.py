@@ -1,0 +1,75 @@
+"""The few network rules we make, marked as ours, and their removal. Only ever called for an engine that we started."""
+
+import re
+from pathlib import Path
+
+from localcluster.shell import run
+
+MARK = "topicbinding-local"
+# Service and pod addresses of the cluster. One that no rule catches must not leave the machine: out there something else
+# may answer it, and a test would take a stranger's answer for ours.
+CLUSTER_ADDRESSES = ("10.96.0.0/16", "10.244.0.0/16")
+
+
+def uplink() -> str | None:
+    """The interface of the default route."""
+    match = re.search(
+        r"^default .*?\bdev (\S+)",
+        run(["ip", "-4", "route", "show", "default"], check=False).stdout,
+        re.MULTILINE,
+    )
+    return match[1] if match else None
+
+
+def uplink_mtu() -> int:
+    """The uplink's packet size; Docker's own default where there is no uplink."""
+    name = uplink()
+    path = Path(f"/sys/class/net/{name}/mtu")
+    return int(path.read_text()) if name and path.exists() else 1500
+
+
+def _rule(address: str, out: str) -> list[str]:
+    return ["DOCKER-USER", "-o", out, "-d", address, "-m", "comment", "--comment", MARK, "-j", "REJECT"]
+
+
+def keep_cluster_addresses_in() -> None:
+    """Refuse cluster addresses on their way out."""
+    out = uplink()
+    if out is None:
+        return
+    for address in CLUSTER_ADDRESSES:
+        if run(["iptables", "-w", "-C", *_rule(address, out)], check=False).returncode != 0:
+            run(["iptables", "-w", "-I", *_rule(address, out)])
+
+
+def let_cluster_addresses_out() -> None:
+    """Remove every rule that carries our mark, whatever the uplink was called when it was made."""
+    for line in run(["iptables", "-w", "-S", "DOCKER-USER"], check=False).stdout.splitlines():
+        if MARK in line:
+            run(["iptables", "-w", "-D", *line.replace('"', "").split()[1:]], check=False)
+
+
+def remove_docker_traces() -> None:
+    """What a stopped dockerd leaves: its chains, the jumps to them, its masquerading rules and the docker0 bridge."""
+    for table in ("filter", "nat"):
+        listing = run(["iptables", "-w", "-t", table, "-S"], check=False).stdout.splitlines()
+        for line in listing:
+            words = line.replace('"', "").split()
+            if words[0] == "-A" and not words[1].startswith("DOCKER") and _is_dockers(line):
+                run(["iptables", "-w", "-t", table, "-D", *words[1:]], check=False)
+        chains = [line.split()[1] for line in listing if line.startswith("-N DOCKER")]
+        for verb in ("-F", "-X"):
+            for chain in chains:
+                run(["iptables", "-w", "-t", table, verb, chain], check=False)
+    # dockerd sets this policy; without its rules it would cut off everything that is forwarded.
+    run(["iptables", "-w", "-P", "FORWARD", "ACCEPT"], check=False)
+    run(["ip", "link", "delete", "docker0"], check=False)
+
+
+def _is_dockers(rule: str) -> bool:
+    return (
+        "DOCKER" in rule
+        or "docker0" in rule
+        or "-s 172.17.0.0/16" in rule
+        or re.search(r"\bbr-[0-9a-f]{12}\b", rule) is not None
+    )

@@ -1,0 +1,113 @@
+"""The image registry beside the cluster: a changed image costs one small layer, not a copy of gigabytes into the node."""
+
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from localcluster import versions
+from localcluster.binaries import make_registry
+from localcluster.report import step
+from localcluster.settings import Settings
+from localcluster.shell import pipe, run, wait_until
+
+LABEL = "dev.topicbinding.local=registry"
+CONFIG = """\
+version: 0.1
+storage: {filesystem: {rootdirectory: /var/lib/registry}, delete: {enabled: true}}
+http: {addr: ":5000"}
+log: {level: warn}
+"""
+
+
+def make_image(settings: Settings) -> None:
+    """The registry's image from its Go module."""
+    program = make_registry(settings)
+    with step("registry", f"import {versions.MADE_REGISTRY_IMAGE}"), tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch)
+        for directory in ("tmp", "var/lib/registry", "etc"):
+            (root / directory).mkdir(parents=True)
+        run(["cp", program, root / "registry"])
+        (root / "etc/registry.yml").write_text(CONFIG)
+        changes = ["--change", 'ENTRYPOINT ["/registry","serve","/etc/registry.yml"]']
+        pipe(
+            ["tar", "-C", root, "--numeric-owner", "--owner=0", "--group=0", "-c", "."],
+            ["docker", "import", *changes, "-", versions.MADE_REGISTRY_IMAGE],
+        )
+
+
+def answers(settings: Settings) -> bool:
+    """Whether it serves."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{settings.registry_port}/v2/", timeout=2) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+def has(settings: Settings, repository: str, tag: str) -> bool:
+    """Whether the registry holds that image."""
+    accept = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json"
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{settings.registry_port}/v2/{repository}/manifests/{tag}",
+        method="HEAD",
+        headers={"Accept": accept},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=5) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+def start(settings: Settings) -> None:
+    """Run it on kind's network, published on loopback alone; a stopped or misplaced one is put right."""
+    name = settings.registry_container
+    if answers(settings) and _on_kind_network(name):
+        return
+    with step("registry", f"start the image registry at 127.0.0.1:{settings.registry_port}"):
+        if run(["docker", "start", name], check=False).returncode != 0 or not _publishes(
+            name, settings.registry_port
+        ):
+            run(["docker", "rm", "-f", "-v", name], check=False)
+            run(
+                ["docker", "run", "-d", "--name", name, "--label", LABEL, "--restart", "unless-stopped",
+                 "-p", f"127.0.0.1:{settings.registry_port}:5000", "-v", f"{name}:/var/lib/registry", _image()]
+            )  # fmt: skip
+        if not _on_kind_network(name):
+            run(["docker", "network", "connect", "kind", name])
+        wait_until(
+            "the registry answers", lambda: answers(settings), seconds=30, do=f"look at `docker logs {name}`"
+        )
+
+
+def stop(settings: Settings) -> None:
+    """Remove the container and its volume."""
+    run(["docker", "rm", "-f", "-v", settings.registry_container], check=False)
+    run(["docker", "volume", "rm", settings.registry_container], check=False)
+
+
+def _image() -> str:
+    pulled = run(["docker", "image", "inspect", versions.PULLED_REGISTRY_IMAGE], check=False).returncode == 0
+    return versions.PULLED_REGISTRY_IMAGE if pulled else versions.MADE_REGISTRY_IMAGE
+
+
+def _on_kind_network(name: str) -> bool:
+    return (
+        "kind"
+        in run(
+            [
+                "docker",
+                "container",
+                "inspect",
+                "-f",
+                "{{range $n, $_ := .NetworkSettings.Networks}}{{$n}} {{end}}",
+                name,
+            ],
+            check=False,
+        ).stdout.split()
+    )
+
+
+def _publishes(name: str, port: int) -> bool:
+    return f":{port}" in run(["docker", "port", name, "5000"], check=False).stdout

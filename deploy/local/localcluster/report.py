@@ -1,0 +1,38 @@
+"""What the user sees: a plan, one line per step with its time, and errors that say what to do."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Trouble(Exception):
+    """Something the user must know about: what went wrong, and what to do about it."""
+
+    def __init__(self, what: str, do: str = "") -> None:
+        super().__init__(what if not do else f"{what}\n  -> {do}")
+        self.what = what
+        self.do = do
+
+
+def say(line: str) -> None:
+    """Print one line at once, also when nobody's terminal is there."""
+    print(line, flush=True)
+
+
+def complain(trouble: Trouble) -> None:
+    """Print what went wrong where errors belong."""
+    print(f"ERROR: {trouble}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def step(name: str, doing: str) -> Iterator[None]:
+    """Announce a step, and its time when it is done. A failed step says how long it tried."""
+    say(f"[{name}] {doing} ...")
+    start = time.monotonic()
+    try:
+        yield
+    except BaseException:
+        say(f"[{name}] FAILED after {time.monotonic() - start:.1f} s")
+        raise
+    say(f"[{name}] done in {time.monotonic() - start:.1f} s")
