@@ -42,9 +42,9 @@ share.coordinator.state.topic.replication.factor=$factor
 share.coordinator.state.topic.min.isr=$in_sync
 group.initial.rebalance.delay.ms=0
 PROPERTIES
-# The same user in every broker's first metadata; a formatted disk is left as it is.
+# The same user in every broker's first metadata; a formatted disk is left as it is. What the tool prints holds the user's keys.
 java -Xmx128m -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile=/opt/kafka/log4j2.properties -cp '/opt/kafka/jars/*' \
   kafka.tools.StorageTool format --ignore-formatted --cluster-id "$CLUSTER_ID" --config /tmp/server.properties \
-  --add-scram "SCRAM-SHA-512=[name=$SCRAM_USERNAME,password=$SCRAM_PASSWORD]"
+  --add-scram "SCRAM-SHA-512=[name=$SCRAM_USERNAME,password=$SCRAM_PASSWORD]" > /dev/null
 exec java -Xms256m -Xmx256m -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Dlog4j2.configurationFile=/opt/kafka/log4j2.properties \
   -cp '/opt/kafka/jars/*' kafka.Kafka /tmp/server.properties
