@@ -92,7 +92,7 @@ def lint() -> None:
     for command in (
         ("ruff", "format", "--check", "-q", *SOURCES),
         ("ruff", "check", "-q", *SOURCES),
-        ("mypy", "operator", "sparkjob", "tests"),
+        ("mypy", "operator", "sparkjob", "tests", "deploy/local/localcluster"),
         ("lint-imports", "--no-cache"),
         ("python", "-m", "tests.generate", "check"),
         ("helm", "lint", "--quiet", "deploy/helm/topicbinding"),

@@ -84,11 +84,37 @@ def structural(schema: Schema, definitions: dict[str, Schema]) -> Schema:
 
 
 def _default_of_parts(node: Schema) -> None:
-    """A nested default is `{}`: the parts' own defaults then apply, so each is said in one place only."""
+    """A nested default is `{}`: the parts' own defaults then apply, so each is said in one place only.
+
+    Where a rule (CEL) looks into the part, or a field of it is required, the server wants it whole.
+    """
     for part in node.get("properties", {}).values():
-        defaulted = part.get("type") == "object" and "default" in part
-        if defaulted and "properties" in part and not part.get("required"):
-            part["default"] = {}
+        if part.get("type") == "object" and "default" in part and "properties" in part:
+            whole = _has_rules(part) or "required" in part
+            part["default"] = _without_nulls(part["default"]) if whole else {}
+
+
+def _has_rules(node: Schema) -> bool:
+    inner = [*node.get("properties", {}).values(), *(node[w] for w in ("items",) if w in node)]
+    return "x-kubernetes-validations" in node or any(_has_rules(each) for each in inner)
+
+
+def _without(node: Schema, word: str) -> Schema:
+    kept = {key: value for key, value in node.items() if key != word}
+    for inner in ("items", "additionalProperties"):
+        if inner in kept:
+            kept[inner] = _without(kept[inner], word)
+    if "properties" in kept:
+        kept["properties"] = {name: _without(part, word) for name, part in kept["properties"].items()}
+    return kept
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    return value
 
 
 def _root(spec: type[BaseModel], status: type[BaseModel], metadata: Schema) -> Schema:
@@ -104,7 +130,8 @@ def _root(spec: type[BaseModel], status: type[BaseModel], metadata: Schema) -> S
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": part(spec),
-            "status": part(status),
+            # The status is written by our own programs: rules would only cost the server time.
+            "status": _without(part(status), "x-kubernetes-validations"),
         },
     } | metadata
 

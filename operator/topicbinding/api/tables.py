@@ -78,8 +78,8 @@ class Tables(Model):
             "apart from the key, users and accounts must not share a column name (both stand in final_ui)",
         ),
         (
-            "self.users.columns.filter(c, c.name == self.key).all(u, "
-            "self.accounts.columns.filter(c, c.name == self.key).all(a, a.type == u.type))",
+            "self.users.columns.all(u, u.name != self.key || "
+            "self.accounts.columns.all(a, a.name != self.key || a.type == u.type))",
             "the key must have the same type in users and in accounts",
         ),
     )
