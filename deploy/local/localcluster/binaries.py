@@ -1,4 +1,4 @@
-"""Programs made from Go modules, each pinned by a go.sum of ours or by the sum database. Kept below the cache, by version."""
+"""Programs made from Go modules, pinned by a go.sum of ours or the sum database, kept by version."""
 
 import json
 import shutil

@@ -1,10 +1,11 @@
-"""The kind cluster: creating, finding it whole, bringing a stopped one back, deleting. Only ever ours, by its name."""
+"""The kind cluster: creating, checking, bringing back, deleting. Only ever ours, by its name."""
 
 import json
+import os
 import re
 from pathlib import Path
 
-from localcluster import firewall, versions
+from localcluster import versions
 from localcluster.report import Trouble, say, step
 from localcluster.settings import REPOSITORY, Settings
 from localcluster.shell import run, wait_until
@@ -15,8 +16,6 @@ TWO_NODES = REPOSITORY / "kind-config.two-nodes.yaml"
 
 def tool_env(settings: Settings) -> dict[str, str]:
     """Our tools first, our kubeconfig always."""
-    import os
-
     return {
         "PATH": f"{settings.bin}{os.pathsep}{os.environ.get('PATH', '')}",
         "KUBECONFIG": str(settings.kubeconfig),
@@ -61,8 +60,8 @@ def rendered_config(text: str, ports: dict[int, int]) -> str:
     return re.sub(r"((?:containerPort: (\d+), hostPort: ))()(\d+)", mapped, text)
 
 
-def nodes(settings: Settings) -> dict[str, bool]:
-    """Our node containers -> running?"""
+def nodes(settings: Settings, name: str | None = None) -> dict[str, bool]:
+    """The node containers of our cluster (or of another by its name) -> running?"""
     rows = run(
         [
             "docker",
@@ -70,12 +69,12 @@ def nodes(settings: Settings) -> dict[str, bool]:
             "ls",
             "-a",
             "--filter",
-            f"label=io.x-k8s.kind.cluster={settings.cluster}",
+            f"label=io.x-k8s.kind.cluster={name or settings.cluster}",
             "--format",
             "{{.Names}} {{.State}}",
         ]
     ).stdout
-    return {name: state == "running" for name, state in (line.split() for line in rows.splitlines())}
+    return {node: state == "running" for node, state in (line.split() for line in rows.splitlines())}
 
 
 def ready(settings: Settings) -> bool:
@@ -119,7 +118,7 @@ def create(settings: Settings, *, config: Path = ONE_NODE, image: str | None) ->
 
 
 def _finish(settings: Settings, image: str | None) -> None:
-    """What every start needs, the first and those after a stop: routes between nodes, and all system pods ready."""
+    """What every start needs, the first and those after a stop: routes between nodes, system pods ready."""
     with step("cluster", "wait for its pods"):
         wait_until("all nodes are ready", lambda: ready(settings), seconds=180)
         if image == versions.MADE_NODE_IMAGE:
@@ -197,19 +196,12 @@ def trust_registry(settings: Settings) -> None:
             run(["docker", "exec", "-i", name, "tee", f"{directory}/hosts.toml"], stdin=hosts)
 
 
-def delete(settings: Settings) -> None:
-    """Remove the cluster, its volumes, and kind's network if nobody else uses it."""
-    with step("cluster", f"delete kind cluster {settings.cluster}"):
-        _kind(
-            settings,
-            "delete",
-            "cluster",
-            "--name",
-            settings.cluster,
-            "--kubeconfig",
-            settings.kubeconfig,
-            timeout=120,
-        )
+def delete(settings: Settings, name: str) -> None:
+    """Remove a cluster of ours with its volumes, if it is there."""
+    if not nodes(settings, name):
+        return
+    with step("cluster", f"delete kind cluster {name}"):
+        _kind(settings, "delete", "cluster", "--name", name, "--kubeconfig", settings.kubeconfig, timeout=120)
 
 
 def remove_network() -> None:
@@ -217,9 +209,3 @@ def remove_network() -> None:
     users = run(["docker", "network", "inspect", "kind", "-f", "{{len .Containers}}"], check=False)
     if users.returncode == 0 and users.stdout.strip() == "0":
         run(["docker", "network", "rm", "kind"], check=False)
-
-
-def keep_addresses_in(engine_ours: bool) -> None:
-    """The firewall rules, where the engine is ours."""
-    if engine_ours:
-        firewall.keep_cluster_addresses_in()

@@ -1,15 +1,26 @@
-"""The commands: `up`, `down`, `images`, `kafka`, `demo-data`, `status`, `collect`, `clean-cache`. Each is a short list of steps."""
+"""The commands of `python3 deploy/local`, each a short list of steps. The Makefile calls them; so may you."""
 
 import argparse
 import fcntl
-import os
-import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from localcluster import binaries, cluster, engine, facts, nodeimage, plan, registry, versions
+from localcluster import (
+    binaries,
+    cluster,
+    demo,
+    diagnosis,
+    engine,
+    facts,
+    firewall,
+    images,
+    kafka,
+    nodeimage,
+    plan,
+    registry,
+    versions,
+)
 from localcluster.making import sweep
 from localcluster.report import Trouble, complain, say
 from localcluster.settings import Settings
@@ -31,15 +42,76 @@ def alone(settings: Settings) -> Iterator[None]:
 
 
 def up(settings: Settings, options: argparse.Namespace) -> None:
-    """Whatever is missing between this machine and a cluster with Kafka and our images."""
+    """whatever is missing between this machine and a cluster with Kafka and our images"""
     start = time.monotonic()
     with alone(settings):
         ground(settings)
-    say(f"[up] ready in {time.monotonic() - start:.1f} s")
+        references = images.provide(settings, list(images.IMAGES))
+        kafka.deploy(settings, references["kafka"])
+        kafka.create_topics(settings, references["control"])
+    say(f"[up] ready in {time.monotonic() - start:.1f} s; kubeconfig {settings.kubeconfig}")
+
+
+def build_images(settings: Settings, options: argparse.Namespace) -> None:
+    """build and push what changed (all images, or those named); print their references"""
+    start = time.monotonic()
+    with alone(settings):
+        images.show(images.provide(settings, options.names or list(images.IMAGES)), start)
+
+
+def deploy_kafka(settings: Settings, options: argparse.Namespace) -> None:
+    """the development Kafka and its sample topics (KAFKA_REPLICAS=3 for three brokers)"""
+    with alone(settings):
+        references = images.provide(settings, ["kafka", "control"])
+        kafka.deploy(settings, references["kafka"])
+        kafka.create_topics(settings, references["control"])
+
+
+def demo_data(settings: Settings, options: argparse.Namespace) -> None:
+    """a producer in namespace demo that keeps users and accounts changing"""
+    with alone(settings):
+        demo.deploy(settings, images.provide(settings, ["control"])["control"])
+
+
+def down(settings: Settings, options: argparse.Namespace) -> None:
+    """take away everything `up` started; what was made stays in the cache"""
+    with alone(settings):
+        ours = facts.our_dockerd(settings) is not None
+        if facts.engine_answers():
+            for name in (settings.cluster, f"{settings.cluster}-two"):
+                cluster.delete(settings, name)
+            registry.stop(settings)
+            cluster.remove_network()
+        if ours:
+            firewall.let_cluster_addresses_out()
+        engine.stop(settings)
+        settings.kubeconfig.unlink(missing_ok=True)
+    say("[down] nothing of the cluster is left; what was made is kept (`clean-cache` removes it)")
+
+
+def clean_cache(settings: Settings, options: argparse.Namespace) -> None:
+    """remove everything that was made and kept; run `down` first"""
+    with alone(settings):
+        if facts.our_dockerd(settings) is not None or (facts.engine_answers() and cluster.nodes(settings)):
+            raise Trouble("the cluster is still up", "run `make down` first")
+        if facts.engine_answers():
+            images.remove_all(settings)
+        diagnosis.empty_cache(settings)
+    say(f"[clean-cache] {settings.cache} is empty")
+
+
+def status(settings: Settings, options: argparse.Namespace) -> None:
+    """what is there, in a few lines; the exit code is 0 when the cluster is usable"""
+    diagnosis.status(settings)
+
+
+def collect(settings: Settings, options: argparse.Namespace) -> None:
+    """gather events, descriptions and logs of all namespaces into one folder"""
+    diagnosis.collect(settings, options.folder)
 
 
 def ground(settings: Settings) -> None:
-    """Engine, tools, images to start from, cluster, registry."""
+    """Engine, tools, images to start from, cluster, registry: said first, then done."""
     found = facts.look(settings)
     plan.check_room(found)
     install, start = plan.before_engine(found)
@@ -57,21 +129,14 @@ def ground(settings: Settings) -> None:
         say(f"[plan] {line}")
     if wanted.install_making_packages:
         engine.install_packages(settings, engine.MAKING_PACKAGES)
-    make_tools(settings, wanted)
-    make_images(settings, wanted, found)
+    make(settings, wanted, found)
     stand(settings, wanted, found)
 
 
-def make_tools(settings: Settings, wanted: plan.Plan) -> None:
-    """kind, kubectl and helm where the PATH has none that will do."""
+def make(settings: Settings, wanted: plan.Plan, found: facts.Facts) -> None:
+    """Tools, and the node, base and registry images, as far as they are neither here nor to be pulled."""
     if wanted.make_kind:
         binaries.make_kind(settings)
-    if wanted.make_helm:
-        binaries.make_helm(settings)
-
-
-def make_images(settings: Settings, wanted: plan.Plan, found: facts.Facts) -> None:
-    """Node, base and registry images where they cannot be pulled; and kubectl, which comes with the node's programs."""
     if wanted.make_images and not found.cluster_exists and not found.node_image:
         nodeimage.make_node_image(settings)
     if wanted.make_kubectl:
@@ -83,17 +148,20 @@ def make_images(settings: Settings, wanted: plan.Plan, found: facts.Facts) -> No
             registry.make_image(settings)
         else:
             run(["docker", "pull", versions.PULLED_REGISTRY_IMAGE])
+    if wanted.make_helm:
+        binaries.make_helm(settings)
 
 
 def stand(settings: Settings, wanted: plan.Plan, found: facts.Facts) -> None:
     """The cluster, found whole, brought back, or created; and the registry beside it."""
-    cluster.keep_addresses_in(facts.our_dockerd(settings) is not None)
+    if facts.our_dockerd(settings) is not None:
+        firewall.keep_cluster_addresses_in()
     image = versions.MADE_NODE_IMAGE if wanted.make_images else None
     if found.cluster_exists:
         whole = all(cluster.nodes(settings).values()) and cluster.ready(settings)
         if not whole and not cluster.recover(settings):
             image = cluster.node_image(settings)
-            cluster.delete(settings)
+            cluster.delete(settings, settings.cluster)
             cluster.create(settings, image=image)
     else:
         cluster.create(settings, image=image)
@@ -101,32 +169,38 @@ def stand(settings: Settings, wanted: plan.Plan, found: facts.Facts) -> None:
     cluster.trust_registry(settings)
 
 
-def down(settings: Settings, options: argparse.Namespace) -> None:
-    """Take away everything `up` started; what it made stays in the cache."""
-    with alone(settings):
-        if facts.engine_answers():
-            cluster.delete(settings)
-            registry.stop(settings)
-            cluster.remove_network()
-        if os.geteuid() == 0 and shutil.which("iptables"):
-            from localcluster import firewall
-
-            firewall.let_cluster_addresses_out()
-        engine.stop(settings)
-        settings.kubeconfig.unlink(missing_ok=True)
-    say(
-        "[down] nothing of the cluster is left; what was made is kept for the next time (`clean-cache` removes it)"
-    )
+COMMANDS: dict[str, Callable[[Settings, argparse.Namespace], None]] = {
+    "up": up,
+    "down": down,
+    "images": build_images,
+    "kafka": deploy_kafka,
+    "demo-data": demo_data,
+    "status": status,
+    "collect": collect,
+    "clean-cache": clean_cache,
+}
 
 
-COMMANDS = {"up": up, "down": down}
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="deploy/local", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, function in COMMANDS.items():
+        command = commands.add_parser(name, help=function.__doc__, description=function.__doc__)
+        if name == "images":
+            command.add_argument("names", nargs="*", metavar="NAME", help=", ".join(images.IMAGES))
+        if name == "collect":
+            command.add_argument("folder", nargs="?", default="artifacts/cluster")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in getattr(options, "names", []) if name not in images.IMAGES]
+    if unknown:
+        parser.error(f"no image {unknown[0]!r}; there are {', '.join(images.IMAGES)}")
+    return options
 
 
 def main(arguments: list[str]) -> int:
     """Parse, run, and turn trouble into a message and an exit code."""
-    parser = argparse.ArgumentParser(prog="deploy/local", description=__doc__)
-    parser.add_argument("command", choices=COMMANDS)
-    options = parser.parse_args(arguments)
+    options = parse(arguments)
     try:
         COMMANDS[options.command](Settings.from_env(), options)
     except Trouble as trouble:

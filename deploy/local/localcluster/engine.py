@@ -1,4 +1,4 @@
-"""The Docker engine: installing and starting one where there is none, and taking away exactly what we started.
+"""The Docker engine: installing and starting one where there is none, and stopping what we started.
 
 An engine that was there before us is used as it is and never reconfigured.
 """
@@ -31,7 +31,7 @@ def install_packages(settings: Settings, packages: tuple[str, ...]) -> None:
 
 
 def start(settings: Settings, *, systemd: bool, missing_sys_resource: bool) -> None:
-    """Start an engine. Under systemd it is the system's service; otherwise a dockerd of our own with its data in our cache."""
+    """Start an engine: the system's service under systemd, else a dockerd of our own with its data in our cache."""
     if systemd:
         with step("engine", "start the docker service"):
             run(["systemctl", "start", "docker"], do="look at `journalctl -u docker`")
@@ -91,7 +91,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def _forget_dead_engine(settings: Settings) -> None:
-    """After a hard kill: end what the dead dockerd left running (its containerd, our containers), and its stale files."""
+    """After a hard kill: remove the stale files that would keep a new dockerd from starting."""
     if facts.our_dockerd(settings) is None:
         remove(settings.cache / "dockerd.pid")
     containerd_pid = Path("/var/run/docker/containerd/containerd.pid")

@@ -180,8 +180,8 @@ def go_version() -> Version | None:
 def registry_reachable(image: str, *, seconds: float = 15) -> bool:
     """Whether the engine can pull `image`; if so it is pulled.
 
-    The engine says "Pulling from" once it has the manifest. Until then the deadline is short, afterwards the download may take
-    its time. No registry's name is needed: the engine knows where it pulls from.
+    The engine says "Pulling from" once it has the manifest. Until then the deadline is short, afterwards the
+    download may take its time. No registry's name is needed: the engine knows where it pulls from.
     """
     process = subprocess.Popen(
         ["docker", "pull", image],

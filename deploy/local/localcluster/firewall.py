@@ -1,4 +1,4 @@
-"""The few network rules we make, marked as ours, and their removal. Only ever called for an engine that we started."""
+"""The few network rules we make, marked as ours, and their removal. Only for an engine that we started."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 from localcluster.shell import run
 
 MARK = "topicbinding-local"
-# Service and pod addresses of the cluster. One that no rule catches must not leave the machine: out there something else
-# may answer it, and a test would take a stranger's answer for ours.
+# Service and pod addresses of the cluster. One that no rule catches must not leave the machine: out there
+# something else may answer it, and a test would take a stranger's answer for ours.
 CLUSTER_ADDRESSES = ("10.96.0.0/16", "10.244.0.0/16")
 
 
@@ -50,7 +50,7 @@ def let_cluster_addresses_out() -> None:
 
 
 def remove_docker_traces() -> None:
-    """What a stopped dockerd leaves: its chains, the jumps to them, its masquerading rules and the docker0 bridge."""
+    """What a stopped dockerd leaves: its chains, the jumps to them, masquerading rules and the docker0 bridge."""
     for table in ("filter", "nat"):
         listing = run(["iptables", "-w", "-t", table, "-S"], check=False).stdout.splitlines()
         for line in listing:

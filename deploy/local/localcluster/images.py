@@ -44,7 +44,8 @@ IMAGES: Mapping[str, Image] = {
         "deploy/kafka/Dockerfile",
         None,
         (
-            "deploy/docker",
+            "deploy/docker/TrustStore.java",
+            "deploy/docker/mvn.sh",
             "deploy/kafka/Dockerfile",
             "deploy/kafka/jars.sha256",
             "deploy/kafka/log4j2.properties",
@@ -127,7 +128,14 @@ def _build_and_push(settings: Settings, name: str, reference: str) -> None:
     if run(["docker", "image", "inspect", reference], check=False).returncode != 0:
         with step("images", f"build {reference}"):
             target = ["--target", image.target] if image.target else []
-            command = [engine.require_docker_cli(), "build", "--progress=plain", "-f", image.dockerfile, *target]
+            command = [
+                engine.require_docker_cli(),
+                "build",
+                "--progress=plain",
+                "-f",
+                image.dockerfile,
+                *target,
+            ]
             run_logged(
                 [*command, *_host_settings(), "-t", reference, "."],
                 log,
@@ -159,12 +167,26 @@ def _prune(reference: str) -> None:
         run(["docker", "image", "rm", old], check=False)
 
 
+def remove_all(settings: Settings) -> None:
+    """Remove our images from an engine that is not ours; what other people pulled or built stays."""
+    listed = run(["docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}"]).stdout.split()
+    ours = [
+        tag
+        for tag in listed
+        if tag.startswith((f"{settings.registry}/topicbinding/", "topicbinding-registry:"))
+    ]
+    if ours:
+        run(["docker", "image", "rm", *ours], check=False)
+
+
 def require(settings: Settings, name: str) -> str:
     """The reference of an image already provided."""
     index = settings.cache / "images.json"
     known = json.loads(index.read_text()) if index.exists() else {}
     if name not in known:
-        raise Trouble(f"the image {name} has not been built yet", "run `make up` or `python3 deploy/local images`")
+        raise Trouble(
+            f"the image {name} has not been built yet", "run `make up` or `python3 deploy/local images`"
+        )
     return str(known[name])
 
 

@@ -6,7 +6,7 @@ import secrets
 from string import Template
 
 from localcluster.cluster import kubectl
-from localcluster.images import inputs_digest, Image
+from localcluster.images import Image, inputs_digest
 from localcluster.report import Trouble, say, step
 from localcluster.settings import REPOSITORY, Settings
 from localcluster.shell import run
@@ -19,7 +19,9 @@ TOPICS = Image("", None, ("deploy/kafka/manifests/topics.yaml", "operator/topicb
 
 def rendered(name: str, **values: object) -> str:
     """One manifest with its `${...}` filled in; a forgotten one is an error, not an empty string."""
-    return Template((MANIFESTS / name).read_text()).substitute({key: str(value) for key, value in values.items()})
+    return Template((MANIFESTS / name).read_text()).substitute(
+        {key: str(value) for key, value in values.items()}
+    )
 
 
 def broker_manifests(settings: Settings, image: str) -> str:
@@ -48,13 +50,17 @@ def deploy(settings: Settings, image: str) -> None:
     if "statefulset.apps/kafka unchanged" in applied and _all_ready(settings):
         return
     with step("kafka", f"wait for {settings.kafka_replicas} broker(s)"):
-        kubectl(settings, "rollout", "status", "statefulset/kafka", "-n", "kafka", "--timeout=180s", timeout=200)
+        kubectl(
+            settings, "rollout", "status", "statefulset/kafka", "-n", "kafka", "--timeout=180s", timeout=200
+        )
 
 
 def create_topics(settings: Settings, image: str) -> None:
     """The sample topics, by a job that runs again only when their list or the brokers changed."""
     name = f"kafka-topics-{inputs_digest(REPOSITORY, TOPICS)}-{settings.kafka_replicas}"
-    state = kubectl(settings, "get", "job", name, "-n", "kafka", "-o", "jsonpath={.status.succeeded}", check=False)
+    state = kubectl(
+        settings, "get", "job", name, "-n", "kafka", "-o", "jsonpath={.status.succeeded}", check=False
+    )
     if state == "1":
         return
     with step("kafka", "create the sample topics"):
@@ -62,12 +68,21 @@ def create_topics(settings: Settings, image: str) -> None:
         manifest = rendered("topics.yaml", NAME=name, IMAGE=image, REPLICAS=settings.kafka_replicas)
         kubectl(settings, "apply", "-f", "-", stdin=manifest)
         kubectl(
-            settings, "wait", "--for=condition=Complete", f"job/{name}", "-n", "kafka", "--timeout=120s", timeout=140
+            settings,
+            "wait",
+            "--for=condition=Complete",
+            f"job/{name}",
+            "-n",
+            "kafka",
+            "--timeout=120s",
+            timeout=140,
         )
 
 
 def _all_ready(settings: Settings) -> bool:
-    ready = kubectl(settings, "get", "statefulset", "kafka", "-n", "kafka", "-o", "jsonpath={.status.readyReplicas}")
+    ready = kubectl(
+        settings, "get", "statefulset", "kafka", "-n", "kafka", "-o", "jsonpath={.status.readyReplicas}"
+    )
     return ready == str(settings.kafka_replicas)
 
 
@@ -78,10 +93,15 @@ def _make_secrets(settings: Settings, image: str) -> None:
         return
     with step("kafka", "make certificates and a SCRAM user"):
         script = "/opt/kafka/make-certificates.sh"
-        printed = run(["docker", "run", "--rm", "--network", "none", "--entrypoint", "/bin/sh", image, script]).stdout
+        printed = run(
+            ["docker", "run", "--rm", "--network", "none", "--entrypoint", "/bin/sh", image, script]
+        ).stdout
         authority, dashes, server = printed.partition("----\n-----BEGIN PRIVATE")
         if not dashes or "BEGIN CERTIFICATE" not in authority:
-            raise Trouble("the broker's image made no certificates", f"run `docker run --rm --entrypoint sh {image} {script}`")
+            raise Trouble(
+                "the broker's image made no certificates",
+                f"run `docker run --rm --entrypoint sh {image} {script}`",
+            )
         wanted = {
             "kafka-ca": {"ca.crt": authority},
             "kafka-tls": {"server.pem": "-----BEGIN PRIVATE" + server},
@@ -94,7 +114,12 @@ def _make_secrets(settings: Settings, image: str) -> None:
 def _secret(name: str, data: dict[str, str]) -> str:
     encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
     return json.dumps(
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "kafka"}, "data": encoded}
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": "kafka"},
+            "data": encoded,
+        }
     )
 
 

@@ -1,4 +1,4 @@
-"""The kind node image and the base image, made from packages and compiled programs where they cannot be pulled."""
+"""The kind node image and the base image, made from packages where they cannot be pulled."""
 
 import os
 import re
@@ -38,7 +38,7 @@ def make_base_image(settings: Settings) -> None:
 
 
 def make_node_image(settings: Settings) -> None:
-    """kindest/node: from the saved archive if there is one, else from scratch; the archive is kept for the next time."""
+    """kindest/node: from the saved archive if there is one, else made, and the archive kept for the next time."""
     archive = node_archive(settings)
     if not archive.exists():
         _build(settings)
@@ -131,7 +131,7 @@ def _pod_images(scratch: Path, programs: dict[str, Path], root: Path) -> list[st
 
 
 def _proxy_files(target: Path, root: Path) -> None:
-    """kube-proxy's tools out of the node's file system, with every library they and iptables' extensions need."""
+    """kube-proxy's tools out of the node's file system, with the libraries they and iptables' extensions need."""
     for directory in (
         "usr/local/bin",
         "usr/sbin",
@@ -216,7 +216,7 @@ def _container(name: str) -> Iterator[str]:
 
 
 def _assemble(settings: Settings, scratch: Path, programs: dict[str, Path], tags: list[str]) -> None:
-    """Base + programs + manifests + the pod images already in containerd, committed: what `kind build node-image` does."""
+    """Base, programs, manifests and the pod images in containerd, committed: what `kind build node-image` does."""
     with _container("topicbinding-node-build") as name:
         for program in ("kubeadm", "kubelet", "kubectl"):
             run(["docker", "cp", programs[program], f"{name}:/usr/bin/{program}"])
@@ -235,7 +235,8 @@ def _assemble(settings: Settings, scratch: Path, programs: dict[str, Path], tags
                 name,
                 "sh",
                 "-c",
-                "chown root:root /usr/bin/kube* /usr/local/bin/crictl && chmod 755 /usr/bin/kube* /usr/local/bin/crictl && chmod 644 /kind/version /kind/manifests/*",
+                "cd /usr/bin && chown root:root kube* ../local/bin/crictl && chmod 755 kube* ../local/bin/crictl"
+                " && chmod 644 /kind/version /kind/manifests/*",
             ]
         )
         run(["docker", "exec", "-d", name, "containerd"])

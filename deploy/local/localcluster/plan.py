@@ -19,7 +19,7 @@ class Plan:
     start_engine: bool
     install_making_packages: bool
     make_images: bool
-    """No registry answers (or the pulled node would not boot here): base, node and registry images are made."""
+    """No registry answers (or a pulled node would not boot here): base, node and registry images are made."""
     make_kind: bool
     make_kubectl: bool
     make_helm: bool
@@ -34,7 +34,8 @@ def before_engine(facts: Facts) -> tuple[bool, bool]:
         if facts.engine_installed:
             raise Trouble(
                 "a Docker engine is installed but does not answer this user",
-                "start it (`sudo systemctl start docker`) and let this user talk to it (`sudo usermod -aG docker $USER`, then log in again)",
+                "start it (`sudo systemctl start docker`) and let this user talk to it"
+                " (`sudo usermod -aG docker $USER`, then log in again)",
             )
         raise Trouble(
             "there is no Docker engine",
@@ -73,7 +74,7 @@ def check_room(facts: Facts) -> None:
 
 
 def decide(facts: Facts, *, registry: bool | None) -> Plan:
-    """The plan for a machine whose engine runs. `registry` is None where nothing needs pulling, so nobody asked."""
+    """The plan for a machine whose engine runs. `registry` is None where nothing needs pulling."""
     lines: list[str] = []
     pulled_node_boots = not facts.cgroup_v1
     if facts.cluster_exists:
@@ -137,6 +138,4 @@ def needs_pull(facts: Facts) -> bool:
     """Whether it matters if a registry can be reached: something is missing that a registry would give."""
     if facts.cluster_exists:
         return not (facts.base_image and facts.registry_image)
-    if facts.node_image and facts.base_image and facts.registry_image:
-        return False
-    return True
+    return not (facts.node_image and facts.base_image and facts.registry_image)

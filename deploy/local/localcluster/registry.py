@@ -1,4 +1,4 @@
-"""The image registry beside the cluster: a changed image costs one small layer, not a copy of gigabytes into the node."""
+"""The image registry beside the cluster: a changed image costs one small layer, not a copy of gigabytes."""
 
 import tempfile
 import urllib.error

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Trouble(Exception):
+class Trouble(Exception):  # noqa: N818 (it is told to people, by that name)
     """Something the user must know about: what went wrong, and what to do about it."""
 
     def __init__(self, what: str, do: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Debian root file systems made from packages, where no image can be pulled: the base image's and the node's."""
+"""Debian root file systems made from packages, for the base image and for the node."""
 
 from pathlib import Path
 

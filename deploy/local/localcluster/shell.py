@@ -21,7 +21,7 @@ def run(
     check: bool = True,
     do: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run to the end and give back what it printed. A failure shows the last lines and `do`, what to do about it."""
+    """Run to the end and give back what it printed. A failure shows the last lines, and `do`: what to do."""
     words = [str(word) for word in command]
     try:
         result = subprocess.run(
@@ -55,7 +55,7 @@ def run_logged(
     cwd: Path | None = None,
     do: str = "",
 ) -> None:
-    """Run something long, its output going to a log file; a failure shows the end of it and names the file."""
+    """Run something long, its output going to a log file; a failure shows its end and names the file."""
     words = [str(word) for word in command]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:

@@ -1,4 +1,4 @@
-"""Every version and name the local cluster is made of, in one place. A change here makes exactly what depends on it anew."""
+"""Every version and name the local cluster is made of. A change here makes what depends on it anew."""
 
 import hashlib
 from pathlib import Path

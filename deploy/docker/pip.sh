@@ -1,0 +1,7 @@
+#!/bin/sh
+# Installs a locked requirements file into /opt/venv inside an image build. Trusts the host's certificates and follows the host's
+# pip settings where the build is given them as secrets (`ca`, `pip`).
+set -eu
+if [ -s /run/secrets/pip ]; then export PIP_CONFIG_FILE=/run/secrets/pip; fi
+if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca SSL_CERT_FILE=/run/secrets/ca REQUESTS_CA_BUNDLE=/run/secrets/ca; fi
+/usr/bin/python3 -m pip --python /opt/venv/bin/python install --quiet --disable-pip-version-check --no-input --require-hashes -r "$1"
