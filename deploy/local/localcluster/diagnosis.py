@@ -1,4 +1,4 @@
-"""Looking at what is there: the short status, the folder of evidence after a failure, and emptying the cache."""
+"""Looking at what is there: the short status, and the folder of evidence after a failure."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ from localcluster.settings import Settings
 from localcluster.shell import run
 
 LOG_LINES = 2000
+KINDS = "all,pvc,configmaps,topicbindings,generations"
 
 
 def status(settings: Settings) -> None:
@@ -20,13 +21,10 @@ def status(settings: Settings) -> None:
     say(f"engine    {owner}")
     nodes = cluster.nodes(settings)
     state = "ready" if nodes and cluster.ready(settings) else "not ready"
-    say(
-        f"cluster   {settings.cluster}: {len(nodes)} node(s), {state}; context kind-{settings.cluster} in {settings.kubeconfig}"
-    )
+    say(f"cluster   {settings.cluster}: {len(nodes)} node(s), {state}")
+    say(f"kubectl   context kind-{settings.cluster} in {settings.kubeconfig}")
     say(f"registry  {settings.registry}: {'answers' if registry.answers(settings) else 'does not answer'}")
-    say(
-        f"kafka     127.0.0.1:{settings.kafka_port} (PLAINTEXT), localhost:{settings.kafka_sasl_port} (SASL_SSL)"
-    )
+    say(f"kafka     127.0.0.1:{settings.kafka_port} PLAINTEXT, localhost:{settings.kafka_sasl_port} SASL_SSL")
     known = settings.cache / "images.json"
     now = images.current(settings)
     for name, reference in (json.loads(known.read_text()) if known.exists() else {}).items():
@@ -36,7 +34,7 @@ def status(settings: Settings) -> None:
 
 
 def collect(settings: Settings, folder: str) -> None:
-    """Whatever is needed to understand a failure without the machine. Every part is tried, none can stop the others."""
+    """Whatever is needed to understand a failure without the machine. No part can stop the others."""
     target = Path(folder)
     with step("collect", f"events, descriptions and logs into {target}"):
         for namespace in _names(settings, "namespaces"):
@@ -47,13 +45,13 @@ def collect(settings: Settings, folder: str) -> None:
                 place / "objects.txt",
                 settings,
                 "get",
-                "all,pvc,configmaps,topicbindings,generations",
+                KINDS,
                 "-o",
                 "wide",
                 *words,
             )
             _keep(place / "events.txt", settings, "get", "events", "--sort-by=.lastTimestamp", *words)
-            _keep(place / "describe-pods.txt", settings, "describe", "pods", *words)
+            _keep(place / "pods.txt", settings, "describe", "pods", *words)
             for pod in _names(settings, "pods", *words):
                 logs = ("logs", pod, "--all-containers", "--timestamps", f"--tail={LOG_LINES}", *words)
                 _keep(place / f"{pod}.log", settings, *logs)

@@ -31,7 +31,7 @@ def install_packages(settings: Settings, packages: tuple[str, ...]) -> None:
 
 
 def start(settings: Settings, *, systemd: bool, missing_sys_resource: bool) -> None:
-    """Start an engine: the system's service under systemd, else a dockerd of our own with its data in our cache."""
+    """Start the system's service under systemd, else a dockerd of our own with its data in our cache."""
     if systemd:
         with step("engine", "start the docker service"):
             run(["systemctl", "start", "docker"], do="look at `journalctl -u docker`")

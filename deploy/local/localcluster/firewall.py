@@ -50,7 +50,7 @@ def let_cluster_addresses_out() -> None:
 
 
 def remove_docker_traces() -> None:
-    """What a stopped dockerd leaves: its chains, the jumps to them, masquerading rules and the docker0 bridge."""
+    """What a stopped dockerd leaves: chains, the jumps to them, masquerading rules, the docker0 bridge."""
     for table in ("filter", "nat"):
         listing = run(["iptables", "-w", "-t", table, "-S"], check=False).stdout.splitlines()
         for line in listing:

@@ -1,6 +1,7 @@
 """Our images: built when their inputs changed, pushed to the local registry, named by what is in them.
 
-The tag is a digest over an image's inputs, so unchanged code is neither built nor pushed, and a changed tag is a rollout.
+The tag is a digest over an image's inputs: unchanged code is neither built nor pushed, a changed tag is a
+rollout.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The development Kafka in the cluster: certificates and a user made on the spot, brokers, host ports, sample topics."""
+"""The development Kafka: certificates and a user made on the spot, brokers, host ports, sample topics."""
 
 import base64
 import json
@@ -124,7 +124,7 @@ def _secret(name: str, data: dict[str, str]) -> str:
 
 
 def _forget_other_size(settings: Settings) -> None:
-    """Voters are fixed when a broker's disk is formatted: another number of brokers starts with empty disks."""
+    """Voters are fixed when a disk is formatted: another number of brokers starts with empty disks."""
     now = kubectl(
         settings, "get", "statefulset", "kafka", "-n", "kafka", "-o", "jsonpath={.spec.replicas}", check=False
     )

@@ -1,4 +1,4 @@
-"""Making things that last: written aside, then renamed. An interruption leaves no half thing under a good name."""
+"""Making things that last: written aside, then renamed, so that no half thing ever has a good name."""
 
 import os
 import shutil

@@ -38,7 +38,7 @@ def make_base_image(settings: Settings) -> None:
 
 
 def make_node_image(settings: Settings) -> None:
-    """kindest/node: from the saved archive if there is one, else made, and the archive kept for the next time."""
+    """kindest/node: from the saved archive if there is one, else made and saved."""
     archive = node_archive(settings)
     if not archive.exists():
         _build(settings)
@@ -131,7 +131,7 @@ def _pod_images(scratch: Path, programs: dict[str, Path], root: Path) -> list[st
 
 
 def _proxy_files(target: Path, root: Path) -> None:
-    """kube-proxy's tools out of the node's file system, with the libraries they and iptables' extensions need."""
+    """kube-proxy's tools from the node's file system, with the libraries they and their extensions need."""
     for directory in (
         "usr/local/bin",
         "usr/sbin",
@@ -216,7 +216,7 @@ def _container(name: str) -> Iterator[str]:
 
 
 def _assemble(settings: Settings, scratch: Path, programs: dict[str, Path], tags: list[str]) -> None:
-    """Base, programs, manifests and the pod images in containerd, committed: what `kind build node-image` does."""
+    """Base, programs, manifests and pod images, committed: what `kind build node-image` does."""
     with _container("topicbinding-node-build") as name:
         for program in ("kubeadm", "kubelet", "kubectl"):
             run(["docker", "cp", programs[program], f"{name}:/usr/bin/{program}"])
@@ -228,17 +228,9 @@ def _assemble(settings: Settings, scratch: Path, programs: dict[str, Path], tags
         }.items():
             (scratch / "file").write_text(text)
             run(["docker", "cp", scratch / "file", f"{name}:{path}"])
-        run(
-            [
-                "docker",
-                "exec",
-                name,
-                "sh",
-                "-c",
-                "cd /usr/bin && chown root:root kube* ../local/bin/crictl && chmod 755 kube* ../local/bin/crictl"
-                " && chmod 644 /kind/version /kind/manifests/*",
-            ]
-        )
+        programs_inside = "/usr/bin/kube* /usr/local/bin/crictl"
+        tidy = f"chown root:root {programs_inside} && chmod 755 {programs_inside} && chmod 644 /kind/version"
+        run(["docker", "exec", name, "sh", "-c", f"{tidy} /kind/manifests/*"])
         run(["docker", "exec", "-d", name, "containerd"])
         answers = ["docker", "exec", name, "ctr", "version"]
         wait_until(

@@ -1,8 +1,7 @@
 """The image registry beside the cluster: a changed image costs one small layer, not a copy of gigabytes."""
 
+import http.client
 import tempfile
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from localcluster import versions
@@ -11,7 +10,10 @@ from localcluster.report import step
 from localcluster.settings import Settings
 from localcluster.shell import pipe, run, wait_until
 
-LABEL = "dev.topicbinding.local=registry"
+MANIFEST_TYPES = ", ".join(
+    f"application/vnd.{kind}+json"
+    for kind in ("docker.distribution.manifest.v2", "oci.image.manifest.v1", "oci.image.index.v1")
+)
 CONFIG = """\
 version: 0.1
 storage: {filesystem: {rootdirectory: /var/lib/registry}, delete: {enabled: true}}
@@ -38,26 +40,24 @@ def make_image(settings: Settings) -> None:
 
 def answers(settings: Settings) -> bool:
     """Whether it serves."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{settings.registry_port}/v2/", timeout=2) as response:
-            return bool(response.status == 200)
-    except OSError:
-        return False
+    return _status(settings, "/v2/") == 200
 
 
 def has(settings: Settings, repository: str, tag: str) -> bool:
     """Whether the registry holds that image."""
-    accept = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json"
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{settings.registry_port}/v2/{repository}/manifests/{tag}",
-        method="HEAD",
-        headers={"Accept": accept},
-    )
+    return _status(settings, f"/v2/{repository}/manifests/{tag}") == 200
+
+
+def _status(settings: Settings, path: str) -> int | None:
+    """The answer to a HEAD request, past any proxy; None when nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", settings.registry_port, timeout=5)
     try:
-        with urllib.request.urlopen(request, timeout=5) as response:
-            return bool(response.status == 200)
-    except OSError:
-        return False
+        connection.request("HEAD", path, headers={"Accept": MANIFEST_TYPES})
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
 
 
 def start(settings: Settings) -> None:
@@ -70,10 +70,8 @@ def start(settings: Settings) -> None:
             name, settings.registry_port
         ):
             run(["docker", "rm", "-f", "-v", name], check=False)
-            run(
-                ["docker", "run", "-d", "--name", name, "--label", LABEL, "--restart", "unless-stopped",
-                 "-p", f"127.0.0.1:{settings.registry_port}:5000", "-v", f"{name}:/var/lib/registry", _image()]
-            )  # fmt: skip
+            place = ["-p", f"127.0.0.1:{settings.registry_port}:5000", "-v", f"{name}:/var/lib/registry"]
+            run(["docker", "run", "-d", "--name", name, "--restart", "unless-stopped", *place, _image()])
         if not _on_kind_network(name):
             run(["docker", "network", "connect", "kind", name])
         wait_until(

@@ -1,5 +1,6 @@
 """Debian root file systems made from packages, for the base image and for the node."""
 
+import json
 from pathlib import Path
 
 from localcluster import versions
@@ -67,7 +68,8 @@ def make_base(settings: Settings) -> Path:
     target = settings.made / f"base-{versions.DEBIAN}-{versions.base_key()}.tar"
     if not target.exists():
         with step("base", f"make the file system of {versions.BASE_IMAGE}"), aside(target) as partial:
-            clean = '--customize-hook=rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/usr/share/doc "$1"/usr/share/locale'
+            doomed = ("var/lib/apt/lists/*", "var/cache/apt/*", "usr/share/doc", "usr/share/locale")
+            clean = "--customize-hook=rm -rf " + " ".join(f'"$1"/{path}' for path in doomed)
             _bootstrap(settings, partial, "--format=tar", clean)
     return target
 
@@ -159,9 +161,12 @@ def _configure_containerd(root: Path, kind: Path) -> None:
             kept.append(line)
     (root / "etc/containerd/config.toml").write_text("\n".join(kept) + "\n" + CONTAINERD_CNI)
     (root / "etc/containerd/cni.template").write_text(CNI_TEMPLATE)
-    hook = '.hooks.createContainer[.hooks.createContainer|length] |= . + {"path": "/kind/bin/mount-product-files.sh"} | del(.process.rlimits)'
-    spec = run(["chroot", root, "ctr", "oci", "spec"]).stdout
-    (root / "etc/containerd/cri-base.json").write_text(run(["chroot", root, "jq", hook], stdin=spec).stdout)
+    spec = json.loads(run(["chroot", root, "ctr", "oci", "spec"]).stdout)
+    spec.setdefault("hooks", {}).setdefault("createContainer", []).append(
+        {"path": "/kind/bin/mount-product-files.sh"}
+    )
+    del spec["process"]["rlimits"]
+    (root / "etc/containerd/cri-base.json").write_text(json.dumps(spec))
     run(
         [
             "chroot",

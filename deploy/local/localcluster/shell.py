@@ -86,9 +86,8 @@ def pipe(source: Command, sink: Command) -> None:
             first.stdout.close()
         first_code = first.wait()
     if first_code != 0 or second.returncode != 0:
-        raise Trouble(
-            f"`{_short(source)} | {_short(sink)}` failed with exit codes {first_code} and {second.returncode}:\n{second.stderr.strip()}"
-        )
+        codes = f"exit codes {first_code} and {second.returncode}"
+        raise Trouble(f"`{_short(source)} | {_short(sink)}` failed, {codes}:\n{second.stderr.strip()}")
 
 
 def wait_until(
