@@ -30,6 +30,7 @@ class EnsureChildren(Action):
     """What a binding has whatever its generations do: accounts, network policy, bridge, stable Service."""
 
     active: int | None
+    service_missing: bool  # then the Service is made, and selects `active`
     reason: str = "Children"
     note: str = ""
 
@@ -135,6 +136,8 @@ class Plan:
             match action:
                 case Flip(to=to, previous=previous):
                     numbers |= {to} | ({previous} if previous else set())
+                case EnsureChildren(active=int(number), service_missing=True):
+                    numbers.add(number)
                 case Remove(number=number) | GiveUp(number=number) | Retire(number=number):
                     numbers.add(number)
                 case GiveSource(number=number) | Keep(number=number) | Reinstate(number=number):
@@ -144,5 +147,9 @@ class Plan:
     @property
     def leaps(self) -> bool:
         """Does it hold anything that a stale view could make wrong for good?"""
-        leaping = (Flip, Remove, GiveUp, Retire, GiveSource, Keep, Reinstate, CreateGeneration, Rollback)
-        return any(isinstance(action, leaping) for action in self.actions)
+        leaping = (Flip, Remove, GiveUp, Retire, Keep, Reinstate, Rollback)
+        return bool(self.builds or self.touched or any(isinstance(each, leaping) for each in self.actions))
+
+    @property
+    def builds(self) -> bool:
+        return any(isinstance(action, CreateGeneration | GiveSource) for action in self.actions)

@@ -77,7 +77,7 @@ class Applier:
     def _do(self, key: Key, seen: Observation, action: act.Action) -> bool:
         match action:
             case act.EnsureChildren():
-                return self._ensure_children(seen, action.active)
+                return self._ensure_children(seen, action)
             case act.CreateGeneration():
                 made = self._kube.create(manifests.generation(seen.binding, action))
                 self._cache.put(GENERATION, made)
@@ -131,7 +131,7 @@ class Applier:
                 self._rollback(seen, action.choice)
         return True
 
-    def _ensure_children(self, seen: Observation, active: int | None) -> bool:
+    def _ensure_children(self, seen: Observation, action: act.EnsureChildren) -> bool:
         binding = seen.binding
         for manifest in children(binding, self._settings):
             self._ensure(binding.meta.uid, manifest)
@@ -139,13 +139,12 @@ class Applier:
             self._cache.note_bridge((binding.meta.namespace, binding.meta.name), there=True)
         elif seen.bridge:
             self._remove_bridge(seen)
-        service = seen.service
-        if service is not None and service.meta.owner == binding.meta.uid:
+        if not action.service_missing:
             return False
         # Created, never applied: its selector says what is active, and only a flip may move that. If one of
         # the
         # same name is there (of a binding deleted a moment ago) the name is taken, and this is tried again.
-        made = self._kube.create(manifests.stable_service(binding, active))
+        made = self._kube.create(manifests.stable_service(binding, action.active))
         self._cache.put(SERVICE, made)
         return True
 

@@ -113,7 +113,11 @@ class Cache:
             return None
         meta = manifest["metadata"]
         with self._lock:
-            self._bury(kind, meta["namespace"], meta["name"], int(meta["resourceVersion"]))
+            version = int(meta["resourceVersion"])
+            self._bury(kind, meta["namespace"], meta["name"], version)
+            # The answer to our own write may be here before the news of its predecessor's end.
+            if self._version(key, kind, meta["name"]) > version:
+                return None
             self._forget(key, kind, meta["name"])
         return key
 
@@ -121,6 +125,17 @@ class Cache:
         """A fresh read did not find it."""
         with self._lock:
             self._forget(key, kind, name)
+
+    def _version(self, key: Key, kind: Kind, name: str) -> int:
+        shelf = self._shelves.get(key, _Shelf())
+        held: dict[str, SeenBinding | SeenGeneration | SeenPod | SeenService | None] = {
+            BINDING.plural: shelf.binding,
+            GENERATION.plural: shelf.generations.get(name),
+            POD.plural: shelf.pods.get(name),
+            SERVICE.plural: shelf.service,
+        }
+        seen = held.get(kind.plural)
+        return int(seen.meta.resource_version) if seen is not None else -1
 
     def _bury(self, kind: Kind, namespace: str, name: str, version: int) -> None:
         where = (kind.plural, namespace, name)

@@ -111,7 +111,8 @@ class _Planning:
 
     def _children(self) -> None:
         active = self.situation.active
-        self.actions.append(EnsureChildren(active=active.number if active else None))
+        missing = self.situation.service is None
+        self.actions.append(EnsureChildren(active=active.number if active else None, service_missing=missing))
 
     def _suspend(self) -> None:
         """No driver runs, except one that lingers: its time was promised. The active generation is kept."""

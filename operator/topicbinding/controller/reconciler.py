@@ -15,7 +15,7 @@ from topicbinding.api import TopicBindingStatus, names
 from topicbinding.controller.actions import Action, Plan
 from topicbinding.controller.applier import Applier
 from topicbinding.controller.cache import Cache, Key, Observation
-from topicbinding.controller.observed import Failure, SeenPod
+from topicbinding.controller.observed import Failure, SeenBinding, SeenPod
 from topicbinding.controller.planner import plan
 from topicbinding.controller.ports import (
     BINDING,
@@ -100,17 +100,28 @@ class Reconciler:
     # -- observe and plan
 
     def _decide(self, key: Key) -> tuple[Observation | None, Plan]:
-        """What to do. Whatever a stale view could make wrong for good is decided on a fresh one."""
+        """What to do. Whatever a stale view could make wrong for good is decided on a fresh one; what the fresh
+        view changes may need a look at more."""
         seen, planned = self._plan(key)
-        if seen is not None and planned.leaps:
-            self._read_again(key, planned.touched)
+        looked: set[int] = set()
+        while seen is not None and planned.leaps:
+            if planned.builds:
+                # Nothing but a look at all of them tells that nobody else has built it already.
+                return self._plan(key, self._read_all(key))
+            unread = set(planned.touched) - looked
+            if looked and not unread:
+                break
+            self._read_again(key, tuple(unread))
+            looked |= unread | {0}
             seen, planned = self._plan(key)
         return seen, planned
 
-    def _plan(self, key: Key) -> tuple[Observation | None, Plan]:
+    def _plan(self, key: Key, binding: SeenBinding | None = None) -> tuple[Observation | None, Plan]:
         seen = self._cache.observe(key)
         if seen is None:
             return None, Plan()
+        if binding is not None:
+            seen = replace(seen, binding=binding)
         self._look_into_trouble(key, seen)
         now = self._clock()
         return seen, plan(seen.binding, seen.generations, seen.pods, seen.service, now, self._policy)
@@ -128,15 +139,16 @@ class Reconciler:
             else:
                 self._cache.put(kind, found)
 
-    def _read_all(self, key: Key) -> None:
-        """Everything about one binding, afresh: after a conflict nobody knows which part of the view was
-        old."""
-        namespace, name = key
-        mine = {names.LABEL_BINDING: name}
-        for kind in (GENERATION, POD, SERVICE):
-            found, version = self._kube.list(kind, namespace, mine)
-            self._cache.replace_binding(kind, key, found, version)
+    def _read_all(self, key: Key) -> SeenBinding | None:
+        """Everything about one binding, afresh. The binding as it was *before* its generations were listed: its
+        status may speak of a generation that another controller has made since, and a number derived from a newer
+        status and an older list would be given to a second generation for the same wish."""
         self._read_again(key, ())
+        seen = self._cache.observe(key)
+        for kind in (GENERATION, POD, SERVICE):
+            found, version = self._kube.list(kind, key[0], {names.LABEL_BINDING: key[1]})
+            self._cache.replace_binding(kind, key, found, version)
+        return seen.binding if seen is not None else None
 
     def _look_into_trouble(self, key: Key, seen: Observation) -> None:
         """A pod that waits for a volume says so in its Events only: a Secret that is not there, for

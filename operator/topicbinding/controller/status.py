@@ -99,10 +99,10 @@ def _stalled(situation: Situation, policy: Policy) -> Failure | None:
     satisfied = active is not None and active.choice_hash == situation.wanted
     if active is not None and satisfied:
         failures = situation.failures(active, policy)
-        failing = failures is not None and failures.count >= policy.failures_limit
-        if failing and not situation.servable(active):
-            return _unwell(situation, active, policy)
-        return None
+        if failures is None or failures.count < policy.failures_limit or situation.servable(active):
+            return None
+        again = f"the driver of generation {active.number} keeps failing: {failures.message}"
+        return Failure(failures.reason, again)
     failed = _failed_wish(situation)
     if failed is not None:
         return _verdict(situation, failed, policy)
