@@ -2,9 +2,11 @@
 
 import argparse
 import fcntl
+import importlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from localcluster import (
     binaries,
@@ -15,6 +17,7 @@ from localcluster import (
     facts,
     firewall,
     images,
+    install,
     kafka,
     nodeimage,
     plan,
@@ -45,18 +48,54 @@ def up(settings: Settings, options: argparse.Namespace) -> None:
     """whatever is missing between this machine and a cluster with Kafka and our images"""
     start = time.monotonic()
     with alone(settings):
-        ground(settings)
-        references = images.provide(settings, list(images.IMAGES))
-        kafka.deploy(settings, references["kafka"])
-        kafka.create_topics(settings, references["control"])
+        raise_all(settings)
     say(f"[up] ready in {time.monotonic() - start:.1f} s; kubeconfig {settings.kubeconfig}")
+
+
+def raise_all(settings: Settings) -> dict[str, str]:
+    """Ground, images, Kafka, operator; the references of the images."""
+    ground(settings)
+    references = images.provide(settings, list(images.IMAGES))
+    kafka.deploy(settings, references["kafka"])
+    kafka.create_topics(settings, references["control"])
+    install.deploy(settings, references)
+    return references
+
+
+def make_demo(settings: Settings, options: argparse.Namespace) -> None:
+    """up, sample data, a binding that serves, the page's address, and a tour with a swap to watch"""
+    with alone(settings):
+        references = raise_all(settings)
+        demo.deploy_data(settings, references["control"])
+        demo.bind(settings)
+    if not options.no_tour:
+        importlib.import_module("localcluster.tour").run(settings)
+
+
+def install_operator(settings: Settings, options: argparse.Namespace) -> None:
+    """build what changed and install the operator with it"""
+    with alone(settings):
+        install.deploy(settings, images.provide(settings, ["control", "spark"]))
+
+
+def tools(settings: Settings, options: argparse.Namespace) -> None:
+    """kind, kubectl and helm alone, made where the PATH has none that will do; no cluster"""
+    with alone(settings):
+        found = facts.look(settings)
+        missing = [name for name in ("kind", "kubectl", "helm") if getattr(found, name) is None]
+        if missing:
+            plan.require_go(found, ", ".join(missing))
+        for name in missing:
+            {"kind": binaries.make_kind, "kubectl": binaries.make_kubectl, "helm": binaries.make_helm}[name](
+                settings
+            )
 
 
 def build_images(settings: Settings, options: argparse.Namespace) -> None:
     """build and push what changed (all images, or those named); print their references"""
     start = time.monotonic()
     with alone(settings):
-        images.show(images.provide(settings, options.names or list(images.IMAGES)), start)
+        images.show(images.provide(settings, options.names or list(images.IMAGES), options.index), start)
 
 
 def deploy_kafka(settings: Settings, options: argparse.Namespace) -> None:
@@ -70,7 +109,7 @@ def deploy_kafka(settings: Settings, options: argparse.Namespace) -> None:
 def demo_data(settings: Settings, options: argparse.Namespace) -> None:
     """a producer in namespace demo that keeps users and accounts changing"""
     with alone(settings):
-        demo.deploy(settings, images.provide(settings, ["control"])["control"])
+        demo.deploy_data(settings, images.provide(settings, ["control"])["control"])
 
 
 def down(settings: Settings, options: argparse.Namespace) -> None:
@@ -127,28 +166,27 @@ def ground(settings: Settings) -> None:
     wanted = plan.decide(found, registry=pulls)
     for line in wanted.lines:
         say(f"[plan] {line}")
-    if wanted.install_making_packages:
+    if wanted.packages:
         engine.install_packages(settings, engine.MAKING_PACKAGES)
-    make(settings, wanted, found)
+    make(settings, wanted)
     stand(settings, wanted, found)
 
 
-def make(settings: Settings, wanted: plan.Plan, found: facts.Facts) -> None:
-    """Tools, and the node, base and registry images, as far as they are neither here nor to be pulled."""
-    if wanted.make_kind:
+def make(settings: Settings, wanted: plan.Plan) -> None:
+    """Tools, and the node, base and registry images, as far as they are neither here nor pulled by kind."""
+    if "kind" in wanted.tools:
         binaries.make_kind(settings)
-    if wanted.make_images and not found.cluster_exists and not found.node_image:
+    if wanted.node in (plan.Source.MAKE, plan.Source.LOAD):
         nodeimage.make_node_image(settings)
-    if wanted.make_kubectl:
+    if "kubectl" in wanted.tools:
         binaries.make_kubectl(settings)
-    if wanted.make_images and not found.base_image:
+    if wanted.base is plan.Source.MAKE:
         nodeimage.make_base_image(settings)
-    if not found.registry_image:
-        if wanted.make_images:
-            registry.make_image(settings)
-        else:
-            run(["docker", "pull", versions.PULLED_REGISTRY_IMAGE])
-    if wanted.make_helm:
+    if wanted.registry is plan.Source.MAKE:
+        registry.make_image(settings)
+    elif wanted.registry is plan.Source.PULL:
+        run(["docker", "pull", versions.PULLED_REGISTRY_IMAGE])
+    if "helm" in wanted.tools:
         binaries.make_helm(settings)
 
 
@@ -156,7 +194,6 @@ def stand(settings: Settings, wanted: plan.Plan, found: facts.Facts) -> None:
     """The cluster, found whole, brought back, or created; and the registry beside it."""
     if facts.our_dockerd(settings) is not None:
         firewall.keep_cluster_addresses_in()
-    image = versions.MADE_NODE_IMAGE if wanted.make_images else None
     if found.cluster_exists:
         whole = all(cluster.nodes(settings).values()) and cluster.ready(settings)
         if not whole and not cluster.recover(settings):
@@ -164,6 +201,7 @@ def stand(settings: Settings, wanted: plan.Plan, found: facts.Facts) -> None:
             cluster.delete(settings, settings.cluster)
             cluster.create(settings, image=image)
     else:
+        image = None if wanted.node is plan.Source.PULL else versions.MADE_NODE_IMAGE
         cluster.create(settings, image=image)
     registry.start(settings)
     cluster.trust_registry(settings)
@@ -172,6 +210,9 @@ def stand(settings: Settings, wanted: plan.Plan, found: facts.Facts) -> None:
 COMMANDS: dict[str, Callable[[Settings, argparse.Namespace], None]] = {
     "up": up,
     "down": down,
+    "demo": make_demo,
+    "tools": tools,
+    "install": install_operator,
     "images": build_images,
     "kafka": deploy_kafka,
     "demo-data": demo_data,
@@ -189,6 +230,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         command = commands.add_parser(name, help=function.__doc__, description=function.__doc__)
         if name == "images":
             command.add_argument("names", nargs="*", metavar="NAME", help=", ".join(images.IMAGES))
+            command.add_argument("--index", type=Path, help="where to write the references, for scripts")
+        if name == "demo":
+            command.add_argument("--no-tour", action="store_true", help="stop when the page is there")
         if name == "collect":
             command.add_argument("folder", nargs="?", default="artifacts/cluster")
     options = parser.parse_args(arguments)

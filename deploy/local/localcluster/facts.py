@@ -33,6 +33,7 @@ class Facts:
     """A docker command that can build with BuildKit, or None."""
     go: Version | None
     mmdebstrap: bool
+    zstd: bool
     compiler: bool
     kind: str | None
     kubectl: str | None
@@ -68,6 +69,7 @@ def look(settings: Settings) -> Facts:
         docker_cli=docker,
         go=go_version(),
         mmdebstrap=shutil.which("mmdebstrap") is not None,
+        zstd=shutil.which("zstd") is not None,
         compiler=shutil.which("gcc") is not None,
         kind=_tool(settings, "kind", ["version"], exactly=versions.KIND),
         kubectl=_tool(settings, "kubectl", ["version", "--client"], near=f"v{versions.KUBERNETES}"),

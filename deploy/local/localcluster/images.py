@@ -106,7 +106,7 @@ def current(settings: Settings, root: Path = REPOSITORY) -> dict[str, str]:
     }
 
 
-def provide(settings: Settings, names: list[str]) -> dict[str, str]:
+def provide(settings: Settings, names: list[str], index: Path | None = None) -> dict[str, str]:
     """Build and push what changed; write and return the references of the named images."""
     references = current(settings)
     for name in names:
@@ -114,7 +114,7 @@ def provide(settings: Settings, names: list[str]) -> dict[str, str]:
         if not registry.has(settings, repository, tag):
             _build_and_push(settings, name, references[name])
             _prune(references[name])
-    index = settings.cache / "images.json"
+    index = index or settings.cache / "images.json"
     known = json.loads(index.read_text()) if index.exists() else {}
     known.update({name: references[name] for name in names})
     with aside(index) as partial:

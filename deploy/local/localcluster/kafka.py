@@ -46,8 +46,10 @@ def deploy(settings: Settings, image: str) -> None:
     kubectl(settings, "apply", "-f", MANIFESTS / "namespace.yaml")
     _make_secrets(settings, image)
     _forget_other_size(settings)
-    applied = kubectl(settings, "apply", "-f", "-", stdin=broker_manifests(settings, image))
-    if "statefulset.apps/kafka unchanged" in applied and _all_ready(settings):
+    kubectl(settings, "apply", "-f", "-", stdin=broker_manifests(settings, image))
+    if "complete" in kubectl(
+        settings, "rollout", "status", "statefulset/kafka", "-n", "kafka", "--watch=false"
+    ):
         return
     with step("kafka", f"wait for {settings.kafka_replicas} broker(s)"):
         kubectl(
@@ -77,13 +79,6 @@ def create_topics(settings: Settings, image: str) -> None:
             "--timeout=120s",
             timeout=140,
         )
-
-
-def _all_ready(settings: Settings) -> bool:
-    ready = kubectl(
-        settings, "get", "statefulset", "kafka", "-n", "kafka", "-o", "jsonpath={.status.readyReplicas}"
-    )
-    return ready == str(settings.kafka_replicas)
 
 
 def _make_secrets(settings: Settings, image: str) -> None:

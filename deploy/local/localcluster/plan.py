@@ -1,6 +1,7 @@
 """What `up` will do on this machine, decided from facts alone and said before anything is done. Pure."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from localcluster import versions
 from localcluster.facts import Facts
@@ -11,18 +12,26 @@ LEAST_DISK_WARM_GB = 5.0
 LEAST_MEMORY_GB = 6.0
 
 
+class Source(Enum):
+    """Where an image comes from on this machine."""
+
+    HERE = "it is here"
+    PULL = "it is pulled"
+    LOAD = "the archive saved earlier is loaded"
+    MAKE = "it is made from packages"
+
+
 @dataclass(frozen=True)
 class Plan:
-    """Which steps this machine needs. `lines` says them to the user, with the reason."""
+    """What this machine needs. `lines` says it to the user, with the reason."""
 
-    install_engine: bool
-    start_engine: bool
-    install_making_packages: bool
-    make_images: bool
-    """No registry answers (or a pulled node would not boot here): base, node and registry images are made."""
-    make_kind: bool
-    make_kubectl: bool
-    make_helm: bool
+    node: Source
+    base: Source
+    registry: Source
+    tools: tuple[str, ...]
+    """kind, kubectl, helm: those to be compiled."""
+    packages: bool
+    """Debian packages that making needs are installed first."""
     lines: tuple[str, ...]
 
 
@@ -74,64 +83,61 @@ def check_room(facts: Facts) -> None:
 
 
 def decide(facts: Facts, *, registry: bool | None) -> Plan:
-    """The plan for a machine whose engine runs. `registry` is None where nothing needs pulling."""
+    """The plan for a machine whose engine runs. `registry`: can it pull? None where nothing needs pulling."""
     lines: list[str] = []
-    pulled_node_boots = not facts.cgroup_v1
     if facts.cluster_exists:
-        make_images = not facts.registry_image and registry is not True
-        lines.append("cluster: there is one; it is checked and brought back if it is down")
-    elif registry and pulled_node_boots:
-        make_images = False
-        lines.append("images: the engine can pull, so kind pulls its node image")
+        lines.append("cluster: there is one; it is checked, and brought back if it is down")
+        node = Source.HERE
     else:
-        make_images = True
-        why = (
-            "no image registry answers"
-            if not registry
-            else "this machine has cgroup v1, which newer nodes refuse"
-        )
-        if facts.node_image:
-            how = "and the node image made earlier is here"
-        elif facts.node_archive:
-            how = "so the node image saved earlier is loaded (half a minute)"
-        else:
-            how = "so node, base and registry images are made from packages (10 to 15 minutes, once)"
-        lines.append(f"images: {why}, {how}")
-    must_compile = make_images and not (facts.node_image or facts.node_archive)
-    make_kind, make_kubectl, make_helm = facts.kind is None, facts.kubectl is None, facts.helm is None
-    tools = [
-        name for name, make in (("kind", make_kind), ("kubectl", make_kubectl), ("helm", make_helm)) if make
-    ]
+        node, why = _node(facts, registry)
+        lines.append(f"cluster: none yet; {why}; the node image: {node.value}")
+    # The question whether a registry answers was put by pulling the base image.
+    base = Source.HERE if facts.base_image or registry else Source.MAKE
+    beside = Source.HERE if facts.registry_image else Source.PULL if registry else Source.MAKE
+    tools = tuple(name for name in ("kind", "kubectl", "helm") if getattr(facts, name) is None)
     if tools:
         lines.append(f"tools: {', '.join(tools)} compiled from Go modules (none good enough on the PATH)")
-    needs_go = must_compile or bool(tools) or (make_images and not facts.registry_image)
-    if needs_go and (facts.go is None or facts.go < versions.OLDEST_GO):
-        have = "there is no Go" if facts.go is None else f"Go {facts.go[0]}.{facts.go[1]} is too old"
-        wanted = ", ".join([*tools, *(["the node image"] if must_compile else [])]) or "the registry image"
-        raise Trouble(
-            f"{wanted} must be compiled, but {have}",
-            f"install Go {versions.OLDEST_GO[0]}.{versions.OLDEST_GO[1]} or newer"
-            + (f", or {' and '.join(tools)}" if tools and not must_compile else ""),
-        )
-    making_packages = False
-    if (must_compile or (make_images and not facts.base_image)) and not (facts.mmdebstrap and facts.compiler):
-        making_packages = True
-        lines.append("packages: mmdebstrap, zstd and a C compiler are installed")
-    if make_images and (must_compile or not facts.base_image) and not (facts.root and facts.debian_like):
+    made = [
+        name
+        for name, source in (("node", node), ("base", base), ("registry", beside))
+        if source is Source.MAKE
+    ]
+    if made:
+        long = " (10 to 15 minutes, once)" if "node" in made else ""
+        lines.append(f"images made from packages: {', '.join(made)}{long}")
+    compiled = [*tools, *(f"the {name} image" for name in made if name != "base")]
+    if compiled:
+        require_go(facts, ", ".join(compiled))
+    from_debian = Source.MAKE in (node, base)
+    if from_debian and not (facts.root and facts.debian_like):
         raise Trouble(
             "images must be made from Debian packages, which needs root on Debian or Ubuntu",
             "run this as root there, or give the Docker engine an image registry it can pull from",
         )
-    return Plan(
-        install_engine=False,
-        start_engine=False,
-        install_making_packages=making_packages,
-        make_images=make_images,
-        make_kind=make_kind,
-        make_kubectl=make_kubectl,
-        make_helm=make_helm,
-        lines=tuple(lines),
-    )
+    lacking = from_debian and not (facts.mmdebstrap and facts.compiler)
+    lacking = lacking or ((Source.MAKE in (node, base) or node is Source.LOAD) and not facts.zstd)
+    if lacking:
+        lines.append("packages: what making images needs is installed (mmdebstrap, zstd, a C compiler)")
+    return Plan(node=node, base=base, registry=beside, tools=tools, packages=lacking, lines=tuple(lines))
+
+
+def _node(facts: Facts, registry: bool | None) -> tuple[Source, str]:
+    if registry and not facts.cgroup_v1:
+        return Source.PULL, "the engine can pull images"
+    why = "this machine has cgroup v1, which newer nodes refuse" if registry else "no image registry answers"
+    if facts.node_image:
+        return Source.HERE, "the one made earlier is used" if registry is None else why
+    return (Source.LOAD if facts.node_archive else Source.MAKE), why
+
+
+def require_go(facts: Facts, what: str) -> None:
+    """Refuse, with what to do, where `what` must be compiled and cannot be."""
+    oldest = ".".join(map(str, versions.OLDEST_GO))
+    if facts.go is None:
+        raise Trouble(f"there is no Go, but this must be compiled: {what}", f"install Go {oldest} or newer")
+    if facts.go < versions.OLDEST_GO:
+        found = ".".join(map(str, facts.go))
+        raise Trouble(f"Go {found} is too old to compile: {what}", f"install Go {oldest} or newer")
 
 
 def needs_pull(facts: Facts) -> bool:
