@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -65,9 +66,17 @@ class ApiServer:
         try:
             config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
         except config.ConfigException:
-            config.load_kube_config(  # type: ignore[no-untyped-call]
-                context=context, client_configuration=settings
-            )
+            return cls.from_kubeconfig(None, context)
+        return cls(settings)
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path | None = None, context: str | None = None) -> ApiServer:
+        """As kubectl finds it when no path is given."""
+        settings = client.Configuration()
+        where = None if path is None else str(path)
+        config.load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=where, context=context, client_configuration=settings
+        )
         return cls(settings)
 
     def request(

@@ -52,10 +52,10 @@ class Entry:
 
     def row(self) -> dict[str, Any]:
         return {
-            "time": rfc3339(self.timestamp_ms),
+            "timestamp": rfc3339(self.timestamp_ms),
             "partition": self.partition,
             "offset": self.offset,
-            "raw": self.raw,
+            "value": self.raw,
             "id": self.id,
             "verdict": self.verdict.value if self.verdict else None,
             "reason": self.reason,

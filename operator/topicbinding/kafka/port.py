@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 POLL_RECORDS: Final = 1_000
 # The largest message a dead letter may carry: brokers that allow more are rare, and it bounds our memory.
 SEND_MAX_BYTES: Final = 32 * 1024 * 1024
+
+LOG_AGAIN_SECONDS: Final = 60.0
 
 _NAMELESS_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # all zero: a broker too old for topic ids
 
@@ -83,6 +86,27 @@ _MOVED: Final = {
     KafkaError.UNKNOWN_TOPIC_ID,
     KafkaError.INCONSISTENT_TOPIC_ID,
 }
+
+
+class _Throttle(logging.Filter):
+    """The library repeats a failure at every attempt to connect: one line in a while is enough to know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        # Numbers count attempts and milliseconds; without them a repeated line is the same line.
+        line, now = re.sub(r"\d+", "", record.getMessage()), time.monotonic()
+        if now - self._said.get(line, float("-inf")) < LOG_AGAIN_SECONDS:
+            return False
+        if len(self._said) > 1_000:
+            self._said.clear()
+        self._said[line] = now
+        return True
+
+
+logger.addFilter(_Throttle())
 
 
 class Connection:
