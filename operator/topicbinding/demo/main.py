@@ -1,4 +1,4 @@
-"""`python -m topicbinding demo topics|produce`: what the demo's pods run."""
+"""`python -m topicbinding demo topics|produce|send`: what the demo's pods run, and its tour says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ VERSIONS = ("v1", "v2")
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="topicbinding demo", description=__doc__)
-    parser.add_argument("what", choices=("topics", "produce"))
+    parser.add_argument("what", choices=("topics", "produce", "send"))
+    parser.add_argument("message", nargs="?", default="", help="for send: the control message, as it is")
+    parser.add_argument("--topic", default="bindings-control", help="for send: where to")
     parser.add_argument("--bootstrap", default=os.environ.get("BOOTSTRAP_SERVERS", "kafka.kafka.svc:9092"))
     parser.add_argument("--replication", type=int, default=int(os.environ.get("REPLICATION_FACTOR", "1")))
     parser.add_argument("--seed", type=int, default=7, help="the same seed tells the same story")
@@ -31,12 +33,21 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.rate <= 0:
         parser.error("--rate must be more than 0")
+    if options.what == "send":
+        return send(options)
     admin = AdminClient({"bootstrap.servers": options.bootstrap})
     created = topics.create(admin, options.replication)
     print(f"topics created: {', '.join(created) or 'none, all were there'}", flush=True)
     if options.what == "produce":
         return produce(options)
     return 0
+
+
+def send(options: argparse.Namespace) -> int:
+    """One control message, exactly as given; 0 once the broker has it."""
+    producer = Producer({"bootstrap.servers": options.bootstrap})
+    producer.produce(options.topic, options.message.encode())
+    return 1 if producer.flush(10) else 0
 
 
 def produce(options: argparse.Namespace) -> int:
