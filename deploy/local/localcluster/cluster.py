@@ -60,8 +60,8 @@ def rendered_config(text: str, ports: dict[int, int]) -> str:
     return re.sub(r"((?:containerPort: (\d+), hostPort: ))()(\d+)", mapped, text)
 
 
-def nodes(settings: Settings, name: str | None = None) -> dict[str, bool]:
-    """The node containers of our cluster (or of another by its name) -> running?"""
+def nodes(settings: Settings) -> dict[str, bool]:
+    """Our node containers -> running?"""
     rows = run(
         [
             "docker",
@@ -69,7 +69,7 @@ def nodes(settings: Settings, name: str | None = None) -> dict[str, bool]:
             "ls",
             "-a",
             "--filter",
-            f"label=io.x-k8s.kind.cluster={name or settings.cluster}",
+            f"label=io.x-k8s.kind.cluster={settings.cluster}",
             "--format",
             "{{.Names}} {{.State}}",
         ]
@@ -94,10 +94,11 @@ def all_nodes_ready(listing: str) -> bool:
     )
 
 
-def create(settings: Settings, *, config: Path = ONE_NODE, image: str | None) -> None:
+def create(settings: Settings, *, image: str | None) -> None:
     """A new cluster from the committed file; `image` None lets kind pull its own."""
     with step("cluster", f"create kind cluster {settings.cluster}"):
         rendered = settings.cache / f"kind-{settings.cluster}.yaml"
+        config = TWO_NODES if settings.two_nodes else ONE_NODE
         rendered.write_text(rendered_config(config.read_text(), settings.host_ports()))
         chosen = ["--image", image] if image else []
         _kind(
@@ -196,12 +197,13 @@ def trust_registry(settings: Settings) -> None:
             run(["docker", "exec", "-i", name, "tee", f"{directory}/hosts.toml"], stdin=hosts)
 
 
-def delete(settings: Settings, name: str) -> None:
-    """Remove a cluster of ours with its volumes, if it is there."""
-    if not nodes(settings, name):
-        return
-    with step("cluster", f"delete kind cluster {name}"):
-        _kind(settings, "delete", "cluster", "--name", name, "--kubeconfig", settings.kubeconfig, timeout=120)
+def delete(settings: Settings) -> None:
+    """Remove the cluster with its volumes and its kubeconfig, if it is there."""
+    if nodes(settings):
+        with step("cluster", f"delete kind cluster {settings.cluster}"):
+            place = ("--name", settings.cluster, "--kubeconfig", settings.kubeconfig)
+            _kind(settings, "delete", "cluster", *place, timeout=120)
+    settings.kubeconfig.unlink(missing_ok=True)
 
 
 def remove_network() -> None:

@@ -52,6 +52,19 @@ def up(settings: Settings, options: argparse.Namespace) -> None:
     say(f"[up] ready in {time.monotonic() - start:.1f} s; kubeconfig {settings.kubeconfig}")
 
 
+def two_nodes(settings: Settings, options: argparse.Namespace) -> None:
+    """a second cluster of two nodes beside the first (or instead of it); `down` removes both"""
+    with alone(settings):
+        ground(settings.with_two_nodes())
+    say(f"[two-nodes] ready; kubeconfig {settings.with_two_nodes().kubeconfig}")
+
+
+def remove_two_nodes(settings: Settings, options: argparse.Namespace) -> None:
+    """remove the cluster of two nodes and nothing else"""
+    with alone(settings):
+        cluster.delete(settings.with_two_nodes())
+
+
 def raise_all(settings: Settings) -> dict[str, str]:
     """Ground, images, Kafka, operator; the references of the images."""
     ground(settings)
@@ -117,14 +130,13 @@ def down(settings: Settings, options: argparse.Namespace) -> None:
     with alone(settings):
         ours = facts.our_dockerd(settings) is not None
         if facts.engine_answers():
-            for name in (settings.cluster, f"{settings.cluster}-two"):
-                cluster.delete(settings, name)
+            cluster.delete(settings)
+            cluster.delete(settings.with_two_nodes())
             registry.stop(settings)
             cluster.remove_network()
         if ours:
             firewall.let_cluster_addresses_out()
         engine.stop(settings)
-        settings.kubeconfig.unlink(missing_ok=True)
     say("[down] nothing of the cluster is left; what was made is kept (`clean-cache` removes it)")
 
 
@@ -197,12 +209,12 @@ def stand(settings: Settings, wanted: plan.Plan, found: facts.Facts) -> None:
     if found.cluster_exists:
         whole = all(cluster.nodes(settings).values()) and cluster.ready(settings)
         if not whole and not cluster.recover(settings):
-            image = cluster.node_image(settings)
-            cluster.delete(settings, settings.cluster)
-            cluster.create(settings, image=image)
+            again = cluster.node_image(settings)
+            cluster.delete(settings)
+            cluster.create(settings, image=again)
     else:
-        image = None if wanted.node is plan.Source.PULL else versions.MADE_NODE_IMAGE
-        cluster.create(settings, image=image)
+        pulls = wanted.node is plan.Source.PULL
+        cluster.create(settings, image=None if pulls else versions.MADE_NODE_IMAGE)
     registry.start(settings)
     cluster.trust_registry(settings)
 
@@ -211,6 +223,8 @@ COMMANDS: dict[str, Callable[[Settings, argparse.Namespace], None]] = {
     "up": up,
     "down": down,
     "demo": make_demo,
+    "two-nodes": two_nodes,
+    "two-nodes-down": remove_two_nodes,
     "tools": tools,
     "install": install_operator,
     "images": build_images,

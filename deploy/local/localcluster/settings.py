@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localcluster.report import Trouble
@@ -28,11 +28,13 @@ class Settings:
     """Loopback port of the page."""
     kafka_replicas: int = 1
     """1, or 3 for fault tests. A change deletes the development broker's data."""
+    two_nodes: bool = False
+    """The second cluster, of two nodes and without host ports, that may stand beside the first."""
 
     @property
     def kubeconfig(self) -> Path:
         """Our own file, so that the user's current context is never switched."""
-        return self.cache / "kubeconfig"
+        return self.cache / ("kubeconfig-two" if self.two_nodes else "kubeconfig")
 
     @property
     def bin(self) -> Path:
@@ -53,6 +55,10 @@ class Settings:
     def registry_container(self) -> str:
         return "topicbinding-registry"
 
+    def with_two_nodes(self) -> "Settings":
+        """The same choices for the cluster of two nodes."""
+        return replace(self, cluster=f"{self.cluster}-two", two_nodes=True)
+
     @property
     def control_plane(self) -> str:
         """The node container's name, as kind gives it."""
@@ -60,6 +66,8 @@ class Settings:
 
     def host_ports(self) -> dict[int, int]:
         """NodePort (as written in kind-config.yaml) -> the loopback port wanted on the host."""
+        if self.two_nodes:
+            return {}
         ports = {30080: self.page_port}
         for broker in range(3):
             ports[30092 + 100 * broker] = self.kafka_port + 100 * broker
