@@ -7,8 +7,10 @@ is read again first. Thread-safe: handlers feed it from the event loop, workers 
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -29,6 +31,8 @@ from topicbinding.controller.observed import (
     read_service,
 )
 from topicbinding.controller.ports import BINDING, GENERATION, POD, SERVICE, Kind
+
+log = logging.getLogger("topicbinding.controller")
 
 Key = tuple[str, str]  # namespace and name of a binding
 Seen = SeenBinding | SeenGeneration | SeenPod | SeenService
@@ -71,7 +75,7 @@ class Cache:
         # A late answer must not bring back what a later event has taken away.
         self._buried: dict[tuple[str, str, str], int] = {}
 
-    def keys(self) -> list[Key]:
+    def bindings(self) -> list[Key]:
         with self._lock:
             return [key for key, shelf in self._shelves.items() if shelf.binding or shelf.unreadable]
 
@@ -82,7 +86,7 @@ class Cache:
             return None
         meta = manifest["metadata"]
         version = int(meta["resourceVersion"])
-        with self._lock:
+        with self._lock, _skipping_what_cannot_be_read(kind, key, meta["name"]):
             if self._buried.get((kind.plural, meta["namespace"], meta["name"]), -1) >= version:
                 return None
             shelf = self._shelves.setdefault(key, _Shelf())
@@ -96,6 +100,7 @@ class Cache:
                 return None
             shelf.service = read_service(manifest)
             return key
+        return None
 
     def _put_binding(self, shelf: _Shelf, manifest: Mapping[str, Any], version: int) -> bool:
         if shelf.binding is not None and version <= int(shelf.binding.meta.resource_version):
@@ -243,6 +248,15 @@ class Cache:
             shelf = self._shelves.get(key)
             if shelf is not None and shelf.pods.get(pod.meta.name, pod).meta == pod.meta:
                 shelf.pods[pod.meta.name] = pod
+
+
+@contextlib.contextmanager
+def _skipping_what_cannot_be_read(kind: Kind, key: Key, name: str) -> Iterator[None]:
+    """One object of a form that this version does not know must not keep the others from being seen."""
+    try:
+        yield
+    except ValidationError as error:
+        log.error("%s %s of %s/%s cannot be read: %s", kind.kind, name, *key, _first_words(error))
 
 
 def _newer(shelf: dict[str, Any], seen: Any, version: int) -> bool:

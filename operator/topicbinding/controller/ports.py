@@ -79,10 +79,14 @@ class Kube(Protocol):
 
     def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None: ...
 
-    def list(
+    def find(
         self, kind: Kind, namespace: str | None, labels: Mapping[str, str]
     ) -> tuple[list[Manifest], str]:
         """The objects, and the resource version the list speaks of."""
+        ...
+
+    def events_about(self, namespace: str, uid: str) -> list[Manifest]:
+        """The Events about one object."""
         ...
 
     def create(self, manifest: Manifest) -> Manifest:

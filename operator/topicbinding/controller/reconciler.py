@@ -21,7 +21,6 @@ from topicbinding.controller.ports import (
     BINDING,
     CLAIM,
     DEPLOYMENT,
-    EVENT,
     GENERATION,
     POD,
     SERVICE,
@@ -100,7 +99,8 @@ class Reconciler:
     # -- observe and plan
 
     def _decide(self, key: Key) -> tuple[Observation | None, Plan]:
-        """What to do. Whatever a stale view could make wrong for good is decided on a fresh one; what the fresh
+        """What to do. Whatever a stale view could make wrong for good is decided on a fresh one; what the
+        fresh
         view changes may need a look at more."""
         seen, planned = self._plan(key)
         looked: set[int] = set()
@@ -140,13 +140,15 @@ class Reconciler:
                 self._cache.put(kind, found)
 
     def _read_all(self, key: Key) -> SeenBinding | None:
-        """Everything about one binding, afresh. The binding as it was *before* its generations were listed: its
-        status may speak of a generation that another controller has made since, and a number derived from a newer
+        """Everything about one binding, afresh. The binding as it was *before* its generations were listed:
+        its
+        status may speak of a generation that another controller has made since, and a number derived from a
+        newer
         status and an older list would be given to a second generation for the same wish."""
         self._read_again(key, ())
         seen = self._cache.observe(key)
         for kind in (GENERATION, POD, SERVICE):
-            found, version = self._kube.list(kind, key[0], {names.LABEL_BINDING: key[1]})
+            found, version = self._kube.find(kind, key[0], {names.LABEL_BINDING: key[1]})
             self._cache.replace_binding(kind, key, found, version)
         return seen.binding if seen is not None else None
 
@@ -158,7 +160,7 @@ class Reconciler:
             waiting = pod.phase == "Pending" and pod.trouble is None and not pod.gone_at
             if not waiting or now - pod.meta.created < timedelta(seconds=5):
                 continue
-            events, _ = self._kube.list(EVENT, key[0], {"involvedObject.uid": pod.meta.uid})
+            events = self._kube.events_about(key[0], pod.meta.uid)
             warnings = [each for each in events if each.get("type") == "Warning"]
             if warnings:
                 last = max(warnings, key=lambda each: str(each.get("lastTimestamp") or ""))
@@ -233,7 +235,7 @@ class Reconciler:
             left = [
                 f"{kind.kind} {each['metadata']['name']}"
                 for kind in (POD, SERVICE, CLAIM)
-                for each in self._kube.list(kind, key[0], mine)[0]
+                for each in self._kube.find(kind, key[0], mine)[0]
             ]
             if left:
                 log.debug("%s/%s: generation %d leaves, still there: %s", *key, number, ", ".join(left))
@@ -271,10 +273,10 @@ class Reconciler:
         moved: set[Key] = set()
         for namespace in self._settings.watch_namespaces or (None,):
             for kind, labels in ((GENERATION, ours), (POD, ours), (SERVICE, ours), (BINDING, {})):
-                found, version = self._kube.list(kind, namespace, labels)
+                found, version = self._kube.find(kind, namespace, labels)
                 served = [each for each in found if self._settings.serves(each["metadata"]["namespace"])]
                 moved |= self._cache.replace_all(kind, served, version, namespace)
-            bridges, _ = self._kube.list(DEPLOYMENT, namespace, ours | {names.LABEL_COMPONENT: "bridge"})
+            bridges, _ = self._kube.find(DEPLOYMENT, namespace, ours | {names.LABEL_COMPONENT: "bridge"})
             for each in bridges:
                 meta: dict[str, Any] = each["metadata"]
                 if self._settings.serves(meta["namespace"]):

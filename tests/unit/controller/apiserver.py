@@ -137,7 +137,7 @@ class Client:
         self._call("get")
         return copy.deepcopy(self.server.objects.get((kind.plural, namespace, name)))
 
-    def list(
+    def find(
         self, kind: Kind, namespace: str | None, labels: Mapping[str, str]
     ) -> tuple[list[Manifest], str]:
         self._call("list")
@@ -148,6 +148,11 @@ class Client:
             and labels.items() <= each["metadata"].get("labels", {}).items()
         ]
         return found, str(self.server.version)
+
+    def events_about(self, namespace: str, uid: str) -> list[Manifest]:
+        self._call("list")
+        events = [each for each in self.server.objects.values() if each.get("kind") == "Event"]
+        return [copy.deepcopy(each) for each in events if each["involvedObject"]["uid"] == uid]
 
     def create(self, manifest: Manifest) -> Manifest:
         kind = KINDS[manifest["kind"]]

@@ -26,7 +26,6 @@ class Promises:
     flips: list[tuple[int | None, int]] = field(default_factory=list)
     built: list[int] = field(default_factory=list)
     highest: dict[str, int] = field(default_factory=dict)
-    by_hand: set[tuple[str, int]] = field(default_factory=set)
     by_controller: bool = False  # is the present write a controller's?
 
     def __post_init__(self) -> None:
@@ -106,10 +105,8 @@ class Promises:
 
     def _born(self, manifest: Manifest) -> None:
         seen = read_generation(manifest)
-        # What a person removes in the instant before its number is on record is the one exception.
-        excused = (seen.spec.binding_uid, seen.number) in self.by_hand
         known = self.highest.get(seen.spec.binding_uid, 0)
-        if seen.number <= known and seen.spec.source is not None and not excused:
+        if seen.number <= known and seen.spec.source is not None:
             raise PromiseBrokenError(f"4: number {seen.number} was given before")
         if seen.spec.source is None:
             return
@@ -135,7 +132,10 @@ class Promises:
         """Somebody asked for its deletion."""
         seen = read_generation(manifest)
         if not self.by_controller:
-            self.by_hand.add((seen.spec.binding_uid, seen.number))
+            owner = self._binding(seen.meta.namespace, seen.spec.binding)
+            recorded = read_binding(owner).status.latest_generation if owner else None
+            # What a person removes in the instant before its number is on record is the one exception.
+            self.highest[seen.spec.binding_uid] = recorded or 0
             return
         if self._active(seen.meta.namespace, seen.spec.binding) == seen.number:
             raise PromiseBrokenError(f"2: the active generation {seen.number} is removed")
