@@ -8,11 +8,14 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported all the same
 
 from tests.support.cluster import Cluster
+
+Config = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +33,10 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 class Broker:
     """The development Kafka as clients must be configured for it, outside the cluster and in it."""
 
-    outside: dict[str, str]
-    outside_scram: dict[str, str]
-    inside: dict[str, str]
-    inside_scram: dict[str, str]
+    outside: Config
+    outside_scram: Config
+    inside: Config
+    inside_scram: Config
     authority: str
     """The certificate authority's certificate; in pods it is to be at /kafka/ca.crt."""
 

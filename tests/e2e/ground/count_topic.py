@@ -4,8 +4,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from pyspark.sql import SparkSession
 
@@ -37,7 +36,7 @@ else:
         builder = builder.config(key, value)
 
 
-def where(_rows: Iterator[Any]) -> Iterator[str]:
+def where(_rows: Iterable[int]) -> Iterator[str]:
     yield socket.gethostname()
 
 

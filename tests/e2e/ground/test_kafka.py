@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.e2e.ground.conftest import Broker
+from tests.e2e.ground.conftest import Broker, Config
 from tests.support import pods
 from tests.support.cluster import Cluster
 from tests.support.waiting import eventually
@@ -37,7 +37,7 @@ print(json.dumps(seen))
 """
 
 
-def consume(config: dict[str, str], topic: str, count: int) -> list[str]:
+def consume(config: Config, topic: str, count: int) -> list[str]:
     consumer = Consumer({**config, "group.id": f"{topic}-host", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     seen: list[str] = []
@@ -58,7 +58,7 @@ def consume(config: dict[str, str], topic: str, count: int) -> list[str]:
 
 @pytest.mark.parametrize("way", ["outside", "outside_scram"])
 def test_the_host_produces_and_consumes(broker: Broker, topic: Topic, way: str) -> None:
-    config: dict[str, str] = getattr(broker, way)
+    config: Config = getattr(broker, way)
     name = topic(1)
     producer = Producer(config)
     for row in ROWS:
