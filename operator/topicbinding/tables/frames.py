@@ -1,7 +1,7 @@
 """The binary frames of every table stream: a JSON header and, after it, rows as an Arrow IPC stream.
 
     4 bytes   length of the header, big-endian
-    n bytes   header, UTF-8 JSON object with at least `type`
+    n bytes   header, UTF-8 JSON object with at least `type`, padded with spaces so that the rows are aligned
     the rest  Arrow IPC stream, or nothing
 
 The driver encodes, the gateway passes frames on (often under a new header, without touching the rows: `split`
@@ -45,6 +45,8 @@ def join(header: Mapping[str, Any], rows: bytes | memoryview | pa.Buffer) -> byt
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     if len(text) > MAX_HEADER_BYTES:
         raise FrameError(f"the header has {len(text)} bytes, at most {MAX_HEADER_BYTES} are allowed")
+    # Spaces after the JSON let the rows begin at a multiple of eight, where Arrow reads its numbers in place.
+    text += b" " * (-(_LENGTH.size + len(text)) % 8)
     return b"".join((_LENGTH.pack(len(text)), text, memoryview(rows)))
 
 

@@ -56,6 +56,13 @@ def test_the_layout_is_length_header_rows() -> None:
     assert pa.ipc.open_stream(data[4 + length :]).read_all().equals(TABLE)
 
 
+@pytest.mark.parametrize("seq", [1, 12, 123, 1234, 12345, 123456, 1234567, 12345678])
+def test_rows_begin_where_numbers_can_be_read_in_place(seq: int) -> None:
+    data = frames.encode({"type": "delta", "seq": seq}, TABLE)
+    (length,) = struct.unpack(">I", data[:4])
+    assert (4 + length) % 8 == 0
+
+
 def test_rows_travel_under_a_new_header_untouched() -> None:
     _, rows = frames.split(frames.encode({"type": "snapshot", "part": 1}, TABLE))
     header, table = frames.decode(frames.join({"type": "swap", "from": 1, "to": 2}, rows))
