@@ -37,17 +37,20 @@ class TcpProxy:
             pairs, self._pairs = self._pairs, []
         for pair in pairs:
             for each in pair:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
+                _end(each)
 
     def _accept(self, listener: socket.socket) -> None:
         while self._listener is listener:
             try:
                 near, _ = listener.accept()
-                far = socket.create_connection(self._target, timeout=10)
-                far.settimeout(None)
             except OSError:
                 return
+            try:
+                far = socket.create_connection(self._target, timeout=10)
+            except OSError:
+                _end(near)
+                continue
+            far.settimeout(None)
             with self._lock:
                 self._pairs.append((near, far))
             for one, other in ((near, far), (far, near)):
@@ -59,12 +62,13 @@ class TcpProxy:
                 other.sendall(data)
         except OSError:
             pass
-        for each in (one, other):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
         with self._lock:
-            gone = [pair for pair in self._pairs if one in pair]
             self._pairs = [pair for pair in self._pairs if one not in pair]
-        for pair in gone:
-            for each in pair:
-                each.close()
+        _end(one)
+        _end(other)
+
+
+def _end(each: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()
