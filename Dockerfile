@@ -37,19 +37,20 @@ COPY operator/topicbinding/gateway/page/package.json operator/topicbinding/gatew
 RUN --mount=type=secret,id=ca --mount=type=secret,id=npm,target=/root/.npmrc --mount=type=cache,target=/root/.npm \
     if [ -s /run/secrets/ca ]; then export NODE_EXTRA_CA_CERTS=/run/secrets/ca; fi; npm ci --ignore-scripts --no-audit --no-fund
 COPY operator/topicbinding/gateway/page ./
-RUN if [ -f build.mjs ]; then npm run build; else mkdir dist; fi
+RUN npm run build
 
-# --- the jars that pyspark does not carry, and our own, each checked against jars.sha256
+# --- our own jar, and the jars that pyspark does not carry: exactly those of jars.sha256
 FROM debian:bookworm-slim AS jars
 # Java's packages want a place for manual pages, which the slim image has not.
 RUN mkdir -p /usr/share/man/man1 && apt-get update \
     && apt-get install -y --no-install-recommends maven openjdk-17-jdk-headless \
     && rm -rf /var/lib/apt/lists/*
 COPY sparkjob/java /src/java
-COPY sparkjob/jars.sha25[6] /src/
+COPY sparkjob/jars.sha256 /src/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=maven --mount=type=cache,target=/root/.m2 \
     --mount=type=bind,source=deploy/docker,target=/build \
-    cd /src/java && sh /build/mvn.sh package && cd target/jars && if [ -f /src/jars.sha256 ]; then sha256sum --quiet --strict -c /src/jars.sha256; fi
+    cd /src/java && sh /build/mvn.sh package && cd target/jars && sha256sum --quiet --strict -c /src/jars.sha256 \
+    && test "$(ls | grep -vc '^topicbinding-job.jar$')" = "$(wc -l < /src/jars.sha256)"
 
 # --- our code, compiled to bytecode once, with the same bytes from the same sources
 FROM runtime AS control-code

@@ -31,8 +31,6 @@ def values(references: dict[str, str]) -> list[str]:
 
 def deploy(settings: Settings, references: dict[str, str]) -> None:
     """Install or upgrade, and wait until it runs; nothing when it is there already."""
-    if not (CHART / "Chart.yaml").exists():
-        return
     wanted = digest_of(inputs_digest(REPOSITORY, SOURCES), *values(references))
     path = "jsonpath={.metadata.annotations.local\\.topicbinding\\.dev/installed}"
     if kubectl(settings, "get", "namespace", NAMESPACE, "-o", path, check=False) == wanted:

@@ -89,13 +89,8 @@ def test_a_pod_produces_and_consumes(
 
 def test_a_wrong_password_is_refused(broker: Broker) -> None:
     errors: list[str] = []
-    admin = AdminClient(
-        {
-            **broker.outside_scram,
-            "sasl.password": "wrong",
-            "error_cb": lambda error: errors.append(error.str()),
-        }
-    )
+    wrong: Config = {"sasl.password": "wrong", "error_cb": lambda error: errors.append(error.str())}
+    admin = AdminClient(broker.outside_scram | wrong)
 
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=3)
