@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from topicbinding.api import Choice, Source, SparkSpec
+from topicbinding.api import Choice, Previous, Source, SparkSpec
 from topicbinding.controller.observed import DriverFailures, Failure
 
 
@@ -107,7 +107,7 @@ class Keep(Action):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip(Action):
     to: int
-    previous: int | None
+    previous: Previous | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ class Plan:
         for action in self.actions:
             match action:
                 case Flip(to=to, previous=previous):
-                    numbers |= {to} | ({previous} if previous else set())
+                    numbers |= {to} | ({previous.generation} if previous else set())
                 case EnsureChildren(active=int(number), service_missing=True):
                     numbers.add(number)
                 case Remove(number=number) | GiveUp(number=number) | Retire(number=number):

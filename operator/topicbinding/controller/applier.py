@@ -18,6 +18,7 @@ from topicbinding.controller.cache import Cache, Key, Observation
 from topicbinding.controller.children import BRIDGE_KINDS, children
 from topicbinding.controller.observed import (
     ANNOTATION_FAILURES,
+    ANNOTATION_PREVIOUS,
     ANNOTATION_WAS_ACTIVE,
     ANNOTATION_WISHED_AT,
     Failure,
@@ -218,10 +219,10 @@ class Applier:
         if service is None or service.meta.owner != binding.meta.uid:
             raise StaleError("the stable Service is not there")
         selector = manifests.selector(binding.meta.name, action.to) | {f"{names.GROUP}/none": None}
-        body = {
-            "metadata": {"resourceVersion": service.meta.resource_version},
-            "spec": {"selector": selector},
-        }
+        metadata: dict[str, Any] = {"resourceVersion": service.meta.resource_version}
+        if action.previous is not None:
+            metadata["annotations"] = {ANNOTATION_PREVIOUS: json.dumps(action.previous.wire())}
+        body = {"metadata": metadata, "spec": {"selector": selector}}
         answer = self._kube.patch(SERVICE, service.meta.namespace, service.meta.name, body)
         self._cache.put(SERVICE, answer)
 

@@ -18,6 +18,7 @@ from topicbinding.api import (
     GenerationSpec,
     GenerationStatus,
     Phase,
+    Previous,
     TopicBinding,
     TopicBindingSpec,
     TopicBindingStatus,
@@ -31,6 +32,9 @@ Manifest = dict[str, Any]
 ANNOTATION_WAS_ACTIVE = f"{names.GROUP}/was-active"
 ANNOTATION_WISHED_AT = f"{names.GROUP}/wished-at"
 ANNOTATION_FAILURES = f"{names.GROUP}/driver-failures"
+# On the stable Service, in the same patch as its selector: no crash can part a flip from what it flipped
+# from.
+ANNOTATION_PREVIOUS = f"{names.GROUP}/previous"
 ANNOTATION_SECRET = f"{names.GROUP}/kafka-secret"
 
 
@@ -178,10 +182,11 @@ class SeenPod:
 
 @dataclass(frozen=True, slots=True)
 class SeenService:
-    """The stable Service; `active` is the generation it selects."""
+    """The stable Service; `active` is the generation it selects, `previous` the one it selected before."""
 
     meta: Meta
     active: int | None
+    previous: Previous | None = None
 
 
 def read_binding(manifest: Mapping[str, Any]) -> SeenBinding:
@@ -196,7 +201,19 @@ def read_generation(manifest: Mapping[str, Any]) -> SeenGeneration:
 
 def read_service(manifest: Mapping[str, Any]) -> SeenService:
     selector = manifest.get("spec", {}).get("selector") or {}
-    return SeenService(_meta(manifest), _number(selector.get(names.LABEL_GENERATION)))
+    meta = _meta(manifest)
+    return SeenService(
+        meta,
+        _number(selector.get(names.LABEL_GENERATION)),
+        _previous(meta.annotations.get(ANNOTATION_PREVIOUS)),
+    )
+
+
+def _previous(text: str | None) -> Previous | None:
+    try:
+        return Previous.read(json.loads(text)) if text else None
+    except ValueError:
+        return None  # edited by hand: there is nothing to go back to
 
 
 def read_pod(manifest: Mapping[str, Any]) -> SeenPod:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from topicbinding.api import Source, State, TopicBindingSpec
+from topicbinding.api import Previous, Source, State, TopicBindingSpec
 from topicbinding.controller.actions import (
     Action,
     CreateDriver,
@@ -273,9 +273,9 @@ class _Planning:
         rows = f", {to.status.rows.final} rows" if to.status.rows else ""
         was = f"{active.number} -> " if active else ""
         note = f"generation {to.number} caught up{rows}; swapped {was}{to.number} ({words})"
-        self.actions.append(
-            Flip(to=to.number, previous=active.number if active else None, reason="Swapped", note=note)
-        )
+        left = active.choice if active else None
+        previous = Previous(generation=active.number, choice=left) if active and left else None
+        self.actions.append(Flip(to=to.number, previous=previous, reason="Swapped", note=note))
         if to.spec.retire_at is not None:
             self.actions.append(Keep(number=to.number))
         return True
@@ -447,9 +447,8 @@ class _Planning:
             if self.now < at:
                 self.moments.append(at)
                 continue
-            # Its number and, if it served, its choice must be on record first, or they would be forgotten.
-            recorded = (status.latest_generation or 0) >= generation.number
-            if not recorded or status.active_generation == generation.number:
+            # Its number must be on record first, or it would be given again.
+            if (status.latest_generation or 0) < generation.number:
                 self.moments.append(self.now + timedelta(milliseconds=50))
                 continue
             why = generation.given_up or "its linger is over"

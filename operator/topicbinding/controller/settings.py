@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,7 +27,7 @@ class Settings(BaseModel):
     watch_namespaces: tuple[str, ...] = ()
     """Namespaces to serve; none means all, which needs cluster-wide permissions."""
     ignore_namespaces: tuple[str, ...] = ()
-    """Namespaces to leave alone when all are served: another controller serves them."""
+    """Namespaces to leave alone when all are served, `*` allowed: another controller serves them."""
     control_image: str = Field("topicbinding-control:dev", min_length=1)
     """Image of bridges: the controller's own, so that they are always of one version."""
     spark_image: str = Field("topicbinding-spark:dev", min_length=1)
@@ -101,7 +102,7 @@ class Settings(BaseModel):
     def serves(self, namespace: str) -> bool:
         if self.watch_namespaces:
             return namespace in self.watch_namespaces
-        return namespace not in self.ignore_namespaces
+        return not any(fnmatchcase(namespace, pattern) for pattern in self.ignore_namespaces)
 
     @property
     def policy(self) -> Policy:

@@ -171,14 +171,15 @@ def _last_applied(situation: Situation, now: datetime) -> datetime | None:
 
 
 def _previous(situation: Situation) -> Previous | None:
-    """Whoever was reported active before the one that is active now."""
-    before, active = situation.binding.status, situation.active
-    if active is None or before.active_generation in (None, active.number):
-        return before.previous
-    left = situation.generations.get(before.active_generation)
-    if left is None or left.choice is None:
-        return before.previous
-    return Previous(generation=left.number, choice=left.choice)
+    """What a rollback goes back to: what is served, while something else is wished for; else what was served
+    before it."""
+    active, service = situation.active, situation.service
+    if active is not None and active.choice is not None and active.choice_hash != situation.wanted:
+        return Previous(generation=active.number, choice=active.choice)
+    if service is not None and service.previous is not None:
+        return service.previous
+    before = situation.binding.status.previous
+    return before if before is None or active is None or before.generation != active.number else None
 
 
 def _condition(situation: Situation, now: datetime, kind: str, status: bool, why: Failure) -> Condition:

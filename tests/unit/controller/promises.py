@@ -121,10 +121,13 @@ class Promises:
             if other.meta.uid not in self.served and not other.given_up:
                 raise PromiseBrokenError(f"6: {other.number} is still being built beside {seen.number}")
             pod = self.server.objects.get((POD.plural, other.meta.namespace, other.meta.name))
-            alive = pod is not None and read_pod(pod).alive
+            here = read_pod(pod) if pod is not None else None
             word = (
-                alive and other.status.phase == "CaughtUp" and other.status.pod_uid == pod["metadata"]["uid"]
-            )  # type: ignore[index]
+                here is not None
+                and here.alive
+                and other.status.phase == "CaughtUp"
+                and other.status.pod_uid == here.meta.uid
+            )
             if word and other.meta.uid in self.promised and other.choice_hash == seen.choice_hash:
                 raise PromiseBrokenError(f"9: {seen.number} is built although {other.number} lingers")
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.controller.world import World
 from topicbinding.api import names
+from topicbinding.controller.ports import POD, SERVICE
 
 
 @pytest.fixture
@@ -172,8 +173,9 @@ def test_rollback_after_the_linger_builds_the_previous_choice(world: World) -> N
     world.wait(10)
     world.annotate(names.ANNOTATION_ROLLBACK, "please")
     world.settle()
-    assert world.generations()[3].spec.source is not None
-    assert world.generations()[3].spec.source.users_topic == "users-v1"
+    choice = world.generations()[3].choice
+    assert choice is not None
+    assert choice.users_topic == "users-v1"
 
 
 def test_rollback_without_a_previous_generation_is_answered(world: World) -> None:
@@ -243,7 +245,7 @@ def test_a_pod_that_cannot_end_is_removed_by_force(world: World) -> None:
     pod = world.server.objects["pods", "shop", "orders-g1"]
     world.promises.broken_pods.add(pod["metadata"]["uid"])
     kubelet, world.kubelet = world.kubelet, lambda: None  # type: ignore[method-assign]
-    world.server.delete(next(k for k in _kinds() if k.plural == "pods"), "shop", "orders-g1")
+    world.server.delete(POD, "shop", "orders-g1")
     world.settle()
     world.wait(59)
     assert world.pods()[1].meta.deleted_at is not None
@@ -251,12 +253,6 @@ def test_a_pod_that_cannot_end_is_removed_by_force(world: World) -> None:
     world.kubelet = kubelet  # type: ignore[method-assign]
     world.wait(3)
     assert world.pods()[1].meta.deleted_at is None
-
-
-def _kinds():  # type: ignore[no-untyped-def]
-    from topicbinding.controller.ports import KINDS
-
-    return KINDS.values()
 
 
 def test_a_failing_driver_is_tried_again_with_growing_waits_and_then_given_up(world: World) -> None:
@@ -410,7 +406,7 @@ def test_executors_without_shared_checkpoint_are_refused_and_the_old_one_serves(
 def test_a_deleted_stable_service_comes_back_with_what_was_active(world: World) -> None:
     world.swap_to()
     world.swap_to(usersTopic="users-2")
-    world.server.erase(next(k for k in _kinds() if k.plural == "services"), "shop", "tb-orders")
+    world.server.erase(SERVICE, "shop", "tb-orders")
     world.settle()
     assert world.active == 2
 
@@ -422,3 +418,20 @@ def test_the_same_topic_on_both_sides_is_built_and_warned_about(world: World) ->
     world.driver_catches_up(1)
     world.settle()
     assert world.active == 1
+
+
+def test_rollback_of_a_wish_that_is_not_served_goes_back_to_what_is_served(world: World) -> None:
+    world.swap_to()
+    world.server.advance(60)
+    world.swap_to(usersTopic="users-2")
+    world.server.advance(60)
+    world.apply(usersTopic="bad")
+    world.settle()
+    world.annotate(names.ANNOTATION_ROLLBACK, "please")
+    world.settle()
+    assert world.binding.spec.users_topic == "users-2"
+    assert world.active == 2
+    world.wait(5)
+    previous = world.binding.status.previous
+    assert previous is not None
+    assert (previous.generation, previous.choice.users_topic) == (1, "users-v1")
