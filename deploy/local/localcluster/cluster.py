@@ -3,6 +3,8 @@
 import json
 import os
 import re
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from localcluster import versions
@@ -12,6 +14,9 @@ from localcluster.shell import run, wait_until
 
 ONE_NODE = REPOSITORY / "kind-config.yaml"
 TWO_NODES = REPOSITORY / "kind-config.two-nodes.yaml"
+SYSTEM_NAMESPACES = ("kube-system", "local-path-storage")
+# On namespaces that tests make: what a killed run left is swept when the cluster is brought back.
+TEST_LABEL = "topicbinding.dev/test"
 
 
 def tool_env(settings: Settings) -> dict[str, str]:
@@ -94,6 +99,24 @@ def all_nodes_ready(listing: str) -> bool:
     )
 
 
+def pods_started_since(listing: str, since: datetime) -> bool:
+    """Reads `kubectl get pods -o json`: what should run was started after `since` and is ready.
+
+    Right after a restart the API server still tells what was true before it; start times cannot lie. Pure.
+    """
+    for pod in json.loads(listing)["items"]:
+        if pod["status"]["phase"] in ("Succeeded", "Failed"):
+            continue
+        statuses = pod["status"].get("containerStatuses", [])
+        if not statuses:
+            return False
+        for status in statuses:
+            started = status.get("state", {}).get("running", {}).get("startedAt")
+            if not status["ready"] or not started or datetime.fromisoformat(started) < since:
+                return False
+    return True
+
+
 def create(settings: Settings, *, image: str | None) -> None:
     """A new cluster from the committed file; `image` None lets kind pull its own."""
     with step("cluster", f"create kind cluster {settings.cluster}"):
@@ -124,7 +147,7 @@ def _finish(settings: Settings, image: str | None) -> None:
         wait_until("all nodes are ready", lambda: ready(settings), seconds=180)
         if image == versions.MADE_NODE_IMAGE:
             _route_between_nodes(settings)
-        for namespace in ("kube-system", "local-path-storage"):
+        for namespace in SYSTEM_NAMESPACES:
             kubectl(
                 settings,
                 "wait",
@@ -170,6 +193,7 @@ def recover(settings: Settings) -> bool:
         if stopped:
             with step("cluster", "start " + ", ".join(stopped)):
                 run(["docker", "start", *stopped])
+        since = max(map(_started, nodes(settings)))
         _kind(
             settings,
             "export",
@@ -180,10 +204,29 @@ def recover(settings: Settings) -> bool:
             settings.kubeconfig,
             timeout=60,
         )
+        with step("cluster", "wait for it to come back"):
+            came_back = partial(_came_back, settings, since)
+            wait_until("the cluster's pods run again", came_back, seconds=180, every=1)
         _finish(settings, node_image(settings))
+        kubectl(settings, "delete", "namespaces", "-l", f"{TEST_LABEL}=true", "--wait=false")
     except Trouble as trouble:
         say(f"[cluster] could not be brought back: {trouble.what}")
         return False
+    return True
+
+
+def _started(node: str) -> datetime:
+    """When the node's container was started last."""
+    text = run(["docker", "container", "inspect", "-f", "{{.State.StartedAt}}", node]).stdout.strip()
+    return datetime.fromisoformat(text[:19] + "+00:00")
+
+
+def _came_back(settings: Settings, since: datetime) -> bool:
+    for namespace in SYSTEM_NAMESPACES:
+        words = ("get", "pods", "-n", namespace, "-o", "json", "--request-timeout=5s")
+        text = kubectl(settings, *words, check=False, timeout=10)
+        if not text or not pods_started_since(text, since):
+            return False
     return True
 
 

@@ -128,13 +128,13 @@ def demo_data(settings: Settings, options: argparse.Namespace) -> None:
 def down(settings: Settings, options: argparse.Namespace) -> None:
     """take away everything `up` started; what was made stays in the cache"""
     with alone(settings):
-        ours = facts.our_dockerd(settings) is not None
+        engine.wake_for_removal(settings)
         if facts.engine_answers():
             cluster.delete(settings)
             cluster.delete(settings.with_two_nodes())
             registry.stop(settings)
             cluster.remove_network()
-        if ours:
+        if facts.our_dockerd(settings) is not None:
             firewall.let_cluster_addresses_out()
         engine.stop(settings)
     say("[down] nothing of the cluster is left; what was made is kept (`clean-cache` removes it)")
@@ -181,7 +181,7 @@ def ground(settings: Settings) -> None:
     if wanted.packages:
         engine.install_packages(settings, engine.MAKING_PACKAGES)
     make(settings, wanted)
-    stand(settings, wanted, found)
+    stand(settings, wanted, found, restarted=start)
 
 
 def make(settings: Settings, wanted: plan.Plan) -> None:
@@ -202,12 +202,15 @@ def make(settings: Settings, wanted: plan.Plan) -> None:
         binaries.make_helm(settings)
 
 
-def stand(settings: Settings, wanted: plan.Plan, found: facts.Facts) -> None:
-    """The cluster, found whole, brought back, or created; and the registry beside it."""
+def stand(settings: Settings, wanted: plan.Plan, found: facts.Facts, *, restarted: bool) -> None:
+    """The cluster, found whole, brought back, or created; and the registry beside it.
+
+    After a restart of the engine its word that all is well is old news: it is always brought back.
+    """
     if facts.our_dockerd(settings) is not None:
         firewall.keep_cluster_addresses_in()
     if found.cluster_exists:
-        whole = all(cluster.nodes(settings).values()) and cluster.ready(settings)
+        whole = not restarted and all(cluster.nodes(settings).values()) and cluster.ready(settings)
         if not whole and not cluster.recover(settings):
             again = cluster.node_image(settings)
             cluster.delete(settings)

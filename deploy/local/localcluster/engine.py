@@ -45,6 +45,7 @@ def start(settings: Settings, *, systemd: bool, missing_sys_resource: bool) -> N
     log = settings.cache / "logs" / "dockerd.log"
     with step("engine", "start dockerd"):
         _forget_dead_engine(settings)
+        firewall.remember(settings.cache / "network-before.json")
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as out:
             subprocess.Popen(
@@ -64,6 +65,15 @@ def start(settings: Settings, *, systemd: bool, missing_sys_resource: bool) -> N
         wait_until("the Docker engine answers", facts.engine_answers, seconds=60, do=f"look at {log}")
 
 
+def wake_for_removal(settings: Settings) -> None:
+    """After a hard kill our containers are still there: only a running engine can remove them."""
+    left = settings.cache / "docker" / "containers"
+    if facts.engine_answers() or not left.is_dir() or not any(left.iterdir()):
+        return
+    found = facts.look(settings)
+    start(settings, systemd=found.systemd, missing_sys_resource=found.missing_sys_resource)
+
+
 def stop(settings: Settings) -> None:
     """Stop the engine if we started it, and remove the firewall chains and the bridge it leaves behind."""
     mark = settings.cache / SYSTEMD_MARK
@@ -80,6 +90,7 @@ def stop(settings: Settings) -> None:
         wait_until("dockerd ends", lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid), seconds=60)
         _forget_dead_engine(settings)
         firewall.remove_docker_traces()
+        firewall.restore(settings.cache / "network-before.json")
 
 
 def _is_zombie(pid: int) -> bool:

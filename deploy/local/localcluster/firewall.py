@@ -1,11 +1,13 @@
 """The few network rules we make, marked as ours, and their removal. Only for an engine that we started."""
 
+import json
 import re
 from pathlib import Path
 
 from localcluster.shell import run
 
 MARK = "topicbinding-local"
+FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 # Service and pod addresses of the cluster. One that no rule catches must not leave the machine: out there
 # something else may answer it, and a test would take a stranger's answer for ours.
 CLUSTER_ADDRESSES = ("10.96.0.0/16", "10.244.0.0/16")
@@ -61,9 +63,24 @@ def remove_docker_traces() -> None:
         for verb in ("-F", "-X"):
             for chain in chains:
                 run(["iptables", "-w", "-t", table, verb, chain], check=False)
-    # dockerd sets this policy; without its rules it would cut off everything that is forwarded.
-    run(["iptables", "-w", "-P", "FORWARD", "ACCEPT"], check=False)
     run(["ip", "link", "delete", "docker0"], check=False)
+
+
+def remember(place: Path) -> None:
+    """Keep what dockerd is about to change for everybody, once: a second start must not keep the change."""
+    if not place.exists():
+        policy = run(["iptables", "-w", "-S", "FORWARD"], check=False).stdout.split("\n")[0].split()
+        before = {"policy": policy[-1] if policy else "ACCEPT", "forward": FORWARDING.read_text().strip()}
+        place.write_text(json.dumps(before))
+
+
+def restore(place: Path) -> None:
+    """Put it back."""
+    if place.exists():
+        before = json.loads(place.read_text())
+        run(["iptables", "-w", "-P", "FORWARD", before["policy"]], check=False)
+        FORWARDING.write_text(before["forward"])
+        place.unlink()
 
 
 def _is_dockers(rule: str) -> bool:

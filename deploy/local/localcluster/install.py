@@ -33,7 +33,8 @@ def deploy(settings: Settings, references: dict[str, str]) -> None:
     """Install or upgrade, and wait until it runs; nothing when it is there already."""
     wanted = digest_of(inputs_digest(REPOSITORY, SOURCES), *values(references))
     path = "jsonpath={.metadata.annotations.local\\.topicbinding\\.dev/installed}"
-    if kubectl(settings, "get", "namespace", NAMESPACE, "-o", path, check=False) == wanted:
+    runs = kubectl(settings, "get", "deployments", "-n", NAMESPACE, "-o", "name", check=False)
+    if runs and kubectl(settings, "get", "namespace", NAMESPACE, "-o", path, check=False) == wanted:
         return
     with step("install", "the operator: CRDs, controller, gateway"):
         crds = ("--server-side", "--force-conflicts", "--field-manager=topicbinding-install")

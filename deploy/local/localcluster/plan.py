@@ -84,7 +84,14 @@ def check_room(facts: Facts) -> None:
 
 def decide(facts: Facts, *, registry: bool | None) -> Plan:
     """The plan for a machine whose engine runs. `registry`: can it pull? None where nothing needs pulling."""
-    lines: list[str] = []
+    if facts.docker_cli is None:
+        raise Trouble(
+            "no docker command here can build with BuildKit",
+            "install docker.io (Debian, Ubuntu) or the docker-buildx plug-in",
+        )
+    lines = [
+        "engine: " + ("the one started for this" if facts.engine_ours else "the machine's own, as it is")
+    ]
     if facts.cluster_exists:
         lines.append("cluster: there is one; it is checked, and brought back if it is down")
         node = Source.HERE

@@ -22,7 +22,7 @@ Config = dict[str, Any]
 def namespace(cluster: Cluster) -> Iterator[str]:
     """Made up, so that runs do not meet."""
     name = f"ground-{uuid.uuid4().hex[:8]}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    labels = {"pod-security.kubernetes.io/enforce": "restricted", "topicbinding.dev/test": "true"}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(body))
     yield name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,39 @@ def test_a_port_somebody_listens_on_is_noticed(tmp_path: Path) -> None:
 
     assert set(wanted) == {9092, 9192, 9292, 9093, 9193, 9293, 8080, 5001}
     assert set(wanted) - set(again) == {5001}, "our own registry may hold its port"
+
+
+def pods(*states: tuple[str, bool, str | None]) -> str:
+    items = [
+        {
+            "status": {
+                "phase": phase,
+                "containerStatuses": [
+                    {"ready": ready, "state": {"running": {"startedAt": started}} if started else {}}
+                ],
+            }
+        }
+        for phase, ready, started in states
+    ]
+    return json.dumps({"items": items})
+
+
+@pytest.mark.parametrize(
+    ("listing", "expected"),
+    [
+        (pods(("Running", True, "2026-01-01T00:00:09Z")), True),
+        (pods(("Running", True, "2026-01-01T00:00:09Z"), ("Succeeded", False, None)), True),
+        # What the API server remembers from before the restart.
+        (pods(("Running", True, "2025-12-31T23:00:00Z")), False),
+        (pods(("Running", False, "2026-01-01T00:00:09Z")), False),
+        (pods(("Running", True, None)), False),
+        ('{"items": [{"status": {"phase": "Pending"}}]}', False),
+    ],
+)
+def test_after_a_restart_only_what_started_since_counts(listing: str, expected: bool) -> None:
+    since = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+
+    assert cluster.pods_started_since(listing, since) is expected
 
 
 def test_nodes_are_ready_when_each_says_so() -> None:

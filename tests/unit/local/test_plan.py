@@ -58,6 +58,7 @@ WARM = replace(
     engine_running=True,
     engine_installed=True,
     engine_ours=True,
+    docker_cli="/usr/bin/docker",
     mmdebstrap=True,
     zstd=True,
     compiler=True,
@@ -73,7 +74,7 @@ WARM = replace(
 
 def test_a_bare_machine_gets_an_engine_and_makes_everything() -> None:
     assert plan.before_engine(BARE) == (True, True)
-    running = replace(BARE, engine_running=True)
+    running = replace(BARE, engine_running=True, docker_cli="/usr/bin/docker")
     assert plan.needs_pull(running)
 
     decided = plan.decide(running, registry=False)
@@ -119,14 +120,14 @@ def test_cgroup_v1_needs_a_made_node_even_where_images_can_be_pulled() -> None:
     decided = plan.decide(machine, registry=True)
 
     assert (decided.node, decided.base, decided.registry) == (Source.MAKE, Source.HERE, Source.PULL)
-    assert "cgroup v1" in decided.lines[0]
+    assert "cgroup v1" in decided.lines[1]
 
 
 def test_a_cluster_that_exists_is_never_made_again() -> None:
     decided = plan.decide(replace(WARM, cluster_exists=True, node_image=False), registry=None)
 
     assert decided.node is Source.HERE
-    assert "brought back if it is down" in decided.lines[0]
+    assert "brought back if it is down" in decided.lines[1]
 
 
 def test_an_installed_engine_is_started_not_installed() -> None:
@@ -171,9 +172,20 @@ def test_a_warm_machine_needs_less_disk() -> None:
 @pytest.mark.parametrize("go", [None, (1, 19)])
 def test_what_must_be_compiled_needs_a_new_enough_go(go: tuple[int, int] | None) -> None:
     with pytest.raises(Trouble, match=r"must be compiled|too old") as trouble:
-        plan.decide(replace(BARE, engine_running=True, go=go), registry=False)
+        plan.decide(replace(BARE, engine_running=True, docker_cli="docker", go=go), registry=False)
     assert "Go 1.24" in trouble.value.do
     assert "the node image" in trouble.value.what
+
+
+def test_an_engine_of_the_machine_is_told_from_ours() -> None:
+    assert "as it is" in plan.decide(LAPTOP, registry=True).lines[0]
+    assert "started for this" in plan.decide(WARM, registry=None).lines[0]
+
+
+def test_a_docker_command_without_buildkit_is_refused_with_what_to_install() -> None:
+    with pytest.raises(Trouble) as trouble:
+        plan.decide(replace(LAPTOP, docker_cli=None), registry=True)
+    assert "docker-buildx" in trouble.value.do
 
 
 def test_making_images_needs_root_on_debian() -> None:
