@@ -99,7 +99,7 @@ async def story(world: World) -> None:
     while True:
         number += 1
         await asyncio.sleep(6)
-        orders.message(f'{{"usersTopic": "users-v{number}"}}', "applied", "usersTopic changed")
+        orders.message(f'{{"usersTopic": "users-v{number}"}}', "applied", "usersTopic changed", number)
         orders.event("Building", f"building generation {number} (users-v{number}, accounts-v{number}, left)")
         driver = orders.generation(number, f"users-v{number}", f"accounts-v{number}")
         for percent in range(0, 101, 10):

@@ -156,7 +156,7 @@ class Binding:
             },
         )
 
-    def message(self, value: str, verdict: str, reason: str = "") -> None:
+    def message(self, value: str, verdict: str, reason: str = "", generation: int | None = None) -> None:
         """A control message, as the bridge would show it."""
         kept = self.world.drivers.control.setdefault((self.namespace, names.bridge_name(self.name)), [])
         kept.append(
@@ -167,6 +167,8 @@ class Binding:
                 "value": value,
                 "verdict": verdict,
                 "reason": reason,
+                "generation": generation,
+                "outcome": "serving" if generation is not None else None,
             }
         )
         self.publish()

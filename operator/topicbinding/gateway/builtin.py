@@ -51,6 +51,8 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
             ("message", "string"),
             ("verdict", "string"),
             ("reason", "string"),
+            ("generation", "long"),
+            ("outcome", "string"),
         ]
     ),
 }
@@ -223,6 +225,8 @@ def _from_status(binding: TopicBinding) -> list[Row]:
             "message": control.last_message,
             "verdict": control.last_verdict,
             "reason": control.last_reason,
+            "generation": None,
+            "outcome": None,
         }
     ]
 
@@ -239,6 +243,8 @@ def read_control(body: Any) -> list[Row]:
                 "message": None if message.get("value") is None else str(message["value"]),
                 "verdict": str(message.get("verdict") or ""),
                 "reason": str(message.get("reason") or ""),
+                "generation": None if message.get("generation") is None else int(message["generation"]),
+                "outcome": None if message.get("outcome") is None else str(message["outcome"]),
             }
         )
     return rows

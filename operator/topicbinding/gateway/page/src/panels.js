@@ -173,12 +173,18 @@ export function control(rows, topic) {
                 {},
                 h(`span.verdict.${/^[a-z]+$/.test(row.verdict ?? "") ? row.verdict : "unknown"}`, {}, row.verdict || "seen"),
                 h("code.message", {}, row.message ?? "(tombstone)"),
-                row.reason ? h("p.reason", {}, row.reason) : null,
+                row.reason || row.generation ? h("p.reason", {}, outcome(row), row.reason) : null,
                 h("time", { datetime: row.ts ?? "" }, clock(row.ts)),
             ),
         ),
         newest.length ? null : h("li.hint", {}, topic ? `Nothing yet on ${topic}.` : "This binding has no control topic."),
     );
+}
+
+/** What a message became: the generation that was built for it, and whether that serves. */
+function outcome(row) {
+    if (row.generation === null || row.generation === undefined) return null;
+    return h(`span.outcome.${row.outcome === "failed" ? "failed" : "fine"}`, {}, `g${row.generation}${row.outcome ? ` ${row.outcome}` : ""}`, " ");
 }
 
 export function logs(rows) {
