@@ -40,6 +40,8 @@ def install() -> dict[Path, str]:
             "--namespace",
             "topicbinding-system",
             "--include-crds",
+            "--set",
+            "createNamespace=true",
         ],
         capture_output=True,
         text=True,
