@@ -1,7 +1,7 @@
 """Every way the ground may move under the bridge, with a real broker, a real API server and real kills.
 
-Outages are shortened to about 15 s: the bridge knows only "not now, try again" and its longest back-off is 5 s,
-so a minute would but repeat the same turns.
+Outages are shortened to about 15 s: the bridge knows only "not now, try again", and its longest back-off is
+5 s, so a minute would but repeat the same turns.
 """
 
 from __future__ import annotations
