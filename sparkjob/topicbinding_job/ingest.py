@@ -40,7 +40,7 @@ class _Confirmation:
 class Ingest:
     """A listening socket for the writers of one query."""
 
-    def __init__(self, host: str, schema: pa.Schema, take: Callable[[pa.Table], None]) -> None:
+    def __init__(self, host: str, port: int, schema: pa.Schema, take: Callable[[pa.Table], None]) -> None:
         self._schema = schema
         self._take = take
         self.token = new_token()
@@ -48,11 +48,17 @@ class Ingest:
         self._queue: list[pa.RecordBatch | _Confirmation] = []
         self._ready = threading.Condition()
         self._closed = False
-        self._listener = socket.create_server((host, 0), backlog=128)
+        self._listener = socket.create_server((host, port), backlog=128)
         self._connections: set[socket.socket] = set()
+        self._writers = 0
         self.host, self.port = self._listener.getsockname()[:2]
         for work, name in ((self._accept, "ingest-accept"), (self._hand_over, "ingest-log")):
             threading.Thread(target=work, name=name, daemon=True).start()
+
+    @property
+    def writers(self) -> int:
+        """Writers that are connected now: real time is running if there are any."""
+        return self._writers
 
     def close(self) -> None:
         with self._ready:
@@ -72,6 +78,7 @@ class Ingest:
 
     def _serve(self, connection: socket.socket) -> None:
         self._connections.add(connection)
+        counted = 0
         try:
             with connection:
                 connection.settimeout(HELLO_SECONDS)
@@ -80,6 +87,8 @@ class Ingest:
                     logger.warning("a connection without the right token was refused")
                     return
                 connection.settimeout(None)
+                counted = 1
+                self._writers += counted
                 while True:
                     size = int.from_bytes(_exactly(connection, 4), "big")
                     if size == 0:
@@ -98,6 +107,7 @@ class Ingest:
         except FrameBroken as error:
             logger.error("rows were refused: %s", error)
         finally:
+            self._writers -= counted
             self._connections.discard(connection)
 
     def _put(self, item: pa.RecordBatch | _Confirmation) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from topicbinding.api import Source
 from topicbinding_job import transform
@@ -81,7 +81,9 @@ class Query:
         self.mode = REALTIME
         rows = self._rows(realtime=True)
         writer = rows.writeStream.outputMode("update").queryName("tables")
-        writer = writer.option("checkpointLocation", self._reading.checkpoint).trigger(realTime=batch)
+        # Known to pyspark, not yet to its annotations.
+        in_real_time: Any = writer.option("checkpointLocation", self._reading.checkpoint).trigger
+        writer = in_real_time(realTime=batch)
         jvm: Any = self._session._jvm
         sender = jvm.dev.topicbinding.job.RowSender(host, port, token)
         writer._jwrite = writer._jwrite.foreach(sender)
@@ -110,7 +112,7 @@ class Query:
     def reached(self) -> tuple[Positions, Positions] | None:
         """End offsets of the last finished batch, by side; None before the first."""
         query = self._query
-        progress: Any = query._jsq.lastProgress() if query is not None else None  # type: ignore[attr-defined]
+        progress: Any = query._jsq.lastProgress() if query is not None else None
         if progress is None:
             return None
         ends: list[Positions] = []

@@ -18,7 +18,7 @@ class SettingsError(ValueError):
     """The environment does not make sense; the message says which variable."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Settings:
     """Where the driver runs, and its tunables."""
 
@@ -58,6 +58,9 @@ class Settings:
     """Real time that has not started by then counts as failed, and micro-batches go on."""
     stop_seconds: float = 12.0
     """After SIGTERM: then the JVM is killed. Must stay below the pod's grace period of 20 s."""
+    ingest_port: int = 7080
+    """Where executors send the rows of real time; inside the driver any free port on the loopback address
+    does."""
     slots: int = 32
     """Threads for tasks inside the driver. Real-time tasks run all the time and mostly wait, so there may be
     many more than cores; each Kafka partition needs one."""

@@ -15,12 +15,18 @@ from datetime import datetime
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
+from confluent_kafka import admin as kafka_admin
+from confluent_kafka.admin import AdminClient
 
 from topicbinding.api import Offsets, Source
 from topicbinding.kafka.records import KafkaProblem
 
 logger = logging.getLogger(__name__)
+
+# The library's annotations leave these two out.
+_admin_names: Any = kafka_admin
+AclOperation = _admin_names.AclOperation
+OffsetSpec = _admin_names.OffsetSpec
 
 Positions = dict[int, int]
 """Offsets by partition."""
@@ -79,16 +85,14 @@ class Topics:
         self._trouble: KafkaError | None = None
         self._servers = settings.get("bootstrap.servers", "")
         try:
-            self._admin = AdminClient(
-                {
-                    **settings,
-                    "error_cb": self._heard_of,
-                    "log.connection.close": "false",
-                    "reconnect.backoff.max.ms": "1000",
-                    "topic.metadata.refresh.interval.ms": "10000",
-                },
-                logger=logger,
-            )
+            ours: dict[str, Any] = {
+                **settings,
+                "error_cb": self._heard_of,
+                "log.connection.close": "false",
+                "reconnect.backoff.max.ms": "1000",
+                "topic.metadata.refresh.interval.ms": "10000",
+            }
+            self._admin = AdminClient(ours, logger=logger)
         except (KafkaException, ValueError, TypeError) as error:
             name = error.args[0].name() if isinstance(error, KafkaException) else type(error).__name__
             raise KafkaProblem(
