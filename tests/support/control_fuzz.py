@@ -12,7 +12,7 @@ from typing import Any
 
 from topicbinding.api import Choice
 from topicbinding.bridge.fold import Base, Folded, Heard, Verdict, fold
-from topicbinding.bridge.message import Refusal, Wish, shown, understand
+from topicbinding.control.message import Refusal, Wish, shown, understand
 
 KAFKA = {"bootstrapServers": "kafka:9092"}
 HERE = Choice.read({"usersTopic": "u1", "accountsTopic": "a1", "kafka": KAFKA})

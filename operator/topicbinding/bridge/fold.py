@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from topicbinding.api import Choice, JoinType, VerdictCounts, choice_hash
-from topicbinding.bridge.message import Refusal, Wish
+from topicbinding.control.message import Refusal, Wish
 
 NOTHING_BEFORE: Final = "there is nothing to go back to: no generation served before this one"
 

@@ -18,8 +18,8 @@ from topicbinding.bridge.apiserver import Away, Conflict, Refused
 from topicbinding.bridge.fold import Folded, Judged, Verdict
 from topicbinding.bridge.journal import Entry, rfc3339
 from topicbinding.bridge.kube import Kube
-from topicbinding.bridge.message import printable
 from topicbinding.bridge.position import Position
+from topicbinding.control.message import printable
 from topicbinding.kafka.records import TopicState
 
 logger = logging.getLogger(__name__)

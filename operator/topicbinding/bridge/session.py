@@ -21,13 +21,13 @@ from topicbinding.bridge.apiserver import Conflict, NotAllowed, Refused
 from topicbinding.bridge.fold import Base, Carried, Folded, Heard, Judged, Verdict, fold
 from topicbinding.bridge.journal import Entry, Journal
 from topicbinding.bridge.kube import Kube
-from topicbinding.bridge.message import Refusal, printable, shown, understand
 from topicbinding.bridge.metrics import Metrics
 from topicbinding.bridge.outcome import End, Outcome, outcome
 from topicbinding.bridge.patch import binding_patch
 from topicbinding.bridge.position import REMEMBERED, Awaited, Notice, Position, Start, Trace
 from topicbinding.bridge.report import Reporter
 from topicbinding.bridge.settings import BridgeSettings
+from topicbinding.control.message import Refusal, printable, shown, understand
 from topicbinding.kafka.port import Reader
 from topicbinding.kafka.records import Batch, Record, TopicMoved, TopicState
 

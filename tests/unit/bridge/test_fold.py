@@ -9,7 +9,7 @@ import pytest
 
 from topicbinding.api import Choice
 from topicbinding.bridge.fold import Base, Folded, Heard, Verdict, fold
-from topicbinding.bridge.message import understand
+from topicbinding.control.message import understand
 
 KAFKA = {"bootstrapServers": "kafka:9092"}
 

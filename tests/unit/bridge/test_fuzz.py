@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.control_fuzz import BEFORE, HERE, check_fold, check_message, heard
 from topicbinding.bridge.fold import Base, Verdict, fold
-from topicbinding.bridge.message import Refusal
+from topicbinding.control.message import Refusal
 
 TEXT = st.text(max_size=300)
 KEYS = st.sampled_from(["usersTopic", "accountsTopic", "joinType", "type", "id", "userTopic"]) | TEXT

@@ -9,9 +9,9 @@ from pydantic import SecretStr
 
 from topicbinding.bridge.fold import Heard, Judged, Verdict
 from topicbinding.bridge.journal import Entry, Journal, rfc3339
-from topicbinding.bridge.message import Wish
 from topicbinding.bridge.outcome import End, Outcome
 from topicbinding.bridge.redaction import Redaction
+from topicbinding.control.message import Wish
 
 
 def entry(offset: int, verdict: Verdict = Verdict.APPLIED) -> Entry:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from topicbinding.api import JoinType
-from topicbinding.bridge.message import MAX_BYTES, UNWRAPPED, Refusal, Wish, printable, shown, understand
+from topicbinding.control.message import MAX_BYTES, UNWRAPPED, Refusal, Wish, printable, shown, understand
 
 
 def said(value: Any) -> bytes:
