@@ -115,8 +115,9 @@ def deploy_kafka(settings: Settings, options: argparse.Namespace) -> None:
     """the development Kafka and its sample topics (KAFKA_REPLICAS=3 for three brokers)"""
     with alone(settings):
         references = images.provide(settings, ["kafka", "control"])
-        kafka.deploy(settings, references["kafka"])
-        kafka.create_topics(settings, references["control"])
+        where = settings.with_two_nodes() if options.two_nodes else settings
+        kafka.deploy(where, references["kafka"])
+        kafka.create_topics(where, references["control"])
 
 
 def demo_data(settings: Settings, options: argparse.Namespace) -> None:
@@ -248,6 +249,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         if name == "images":
             command.add_argument("names", nargs="*", metavar="NAME", help=", ".join(images.IMAGES))
             command.add_argument("--index", type=Path, help="where to write the references, for scripts")
+        if name == "kafka":
+            command.add_argument("--two-nodes", action="store_true", help="into the cluster of two nodes")
         if name == "demo":
             command.add_argument("--no-tour", action="store_true", help="stop when the page is there")
         if name == "collect":
