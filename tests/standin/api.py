@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import ssl
@@ -53,6 +54,8 @@ class Api:
     async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
+            # TLS connections say goodbye in the background; the loop must live until they have.
+            await asyncio.sleep(0.25)
 
     @property
     def session(self) -> aiohttp.ClientSession:

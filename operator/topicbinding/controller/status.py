@@ -154,6 +154,8 @@ def _unwell(situation: Situation, generation: SeenGeneration, policy: Policy) ->
     if pod.trouble is not None:
         return Failure(pod.trouble.reason, f"the driver of generation {number}: {pod.trouble.message}")
     said = generation.status
+    if said.pod_uid == pod.meta.uid and said.phase is Phase.CAUGHT_UP:
+        return Failure("DriverNotReady", f"generation {number} has caught up, but its pod is not ready")
     if said.pod_uid == pod.meta.uid and said.phase not in (None, Phase.STARTING, Phase.STANDBY):
         return Failure("CatchingUp", f"generation {number} is catching up")
     return Failure("DriverStarting", f"the driver of generation {number} is starting")

@@ -45,7 +45,8 @@ class ControllerProcess:
 
 
 def make_namespace(cluster: Cluster, namespace: str) -> None:
-    """An empty namespace with the restricted profile enforced, and in it the chart's roles for its controller."""
+    """An empty namespace with the restricted profile enforced, and in it the chart's roles for its
+    controller."""
     remove_namespace(cluster, namespace)
     cluster.kubectl("create", "namespace", namespace)
     cluster.kubectl(
@@ -74,7 +75,9 @@ def remove_namespace(cluster: Cluster, namespace: str) -> None:
 
 def kubeconfig_of_account(cluster: Cluster, namespace: str, directory: Path) -> Path:
     """The cluster's address with the controller's own token instead of the admin's certificate."""
-    token = cluster.kubectl("-n", namespace, "create", "token", "topicbinding-controller", "--duration=2h").stdout
+    token = cluster.kubectl(
+        "-n", namespace, "create", "token", "topicbinding-controller", "--duration=2h"
+    ).stdout
     said = yaml.safe_load(cluster.kubeconfig.read_text())
     said["users"] = [{"name": "controller", "user": {"token": token.strip()}}]
     for context in said["contexts"]:
