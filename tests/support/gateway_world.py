@@ -7,7 +7,9 @@ moving rows and swaps them now and then.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -230,3 +232,12 @@ class World:
 
 def table_url(base: str, table: str, namespace: str = NAMESPACE, binding: str = BINDING) -> str:
     return f"{base}/v1/bindings/{namespace}/{binding}/tables/{table}"
+
+
+async def soon(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
+    """Wait until something is true; a failure says what was waited for."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        if asyncio.get_running_loop().time() > deadline:
+            raise AssertionError(f"waited {seconds:g} s for {what}")
+        await asyncio.sleep(0.02)
