@@ -277,6 +277,25 @@ class Sender:
             done(_not_sent(error.args[0], topic))
         return True
 
+    def send_one(self, topic: str, value: bytes, timeout: float) -> tuple[int, int]:
+        """Sends one message and waits until the broker has it: its partition and offset."""
+        sent: list[tuple[int, int]] = []
+        failed: list[KafkaError] = []
+
+        def report(error: KafkaError | None, message: Any) -> None:
+            if error is None:
+                sent.append((message.partition(), message.offset()))
+            else:
+                failed.append(error)
+
+        self._producer.produce(topic, value=value, on_delivery=report)
+        self._producer.flush(timeout)
+        if failed:
+            raise _not_sent(failed[0], topic)
+        if not sent:
+            raise KafkaProblem("KafkaUnreachable", f"{topic!r} took no message within {timeout:g} s")
+        return sent[0]
+
     def poll(self) -> None:
         """Lets callbacks run."""
         self._producer.poll(0)

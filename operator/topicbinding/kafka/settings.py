@@ -127,17 +127,27 @@ _LINES: Final = frozenset({"ca_crt", "tls_crt", "tls_key"})
 
 def read_credentials(directory: Path) -> Credentials:
     """The mounted Secret. A missing file is a missing key, which is no error until a mechanism needs it."""
-    found: dict[str, SecretStr] = {}
-    for name, key in _KEYS.items():
+    found: dict[str, bytes] = {}
+    for key in _KEYS.values():
         try:
-            text = (directory / key).read_bytes().decode()
+            found[key] = (directory / key).read_bytes()
         except FileNotFoundError:
             continue
-        except (OSError, UnicodeDecodeError) as error:
-            raise KafkaSettingsError(
-                "SecretIncomplete",
-                f"the Secret's key '{key}' cannot be read as text ({type(error).__name__})",
-            ) from None  # the cause would carry the bytes
+        except OSError as error:
+            raise _unreadable(key, error) from None
+    return credentials_from(found)
+
+
+def credentials_from(secret: Mapping[str, bytes]) -> Credentials:
+    """The Secret's keys that a client may need; others are left alone."""
+    found: dict[str, SecretStr] = {}
+    for name, key in _KEYS.items():
+        if key not in secret:
+            continue
+        try:
+            text = secret[key].decode()
+        except UnicodeDecodeError as error:
+            raise _unreadable(key, error) from None  # the cause would carry the bytes
         # Secrets made with `echo` end in a newline that nobody meant.
         text = text if name in _LINES else text.rstrip("\r\n")
         if name not in _LINES and _CONTROL_CHARACTER.search(text):
@@ -145,6 +155,11 @@ def read_credentials(directory: Path) -> Credentials:
         if text.strip():
             found[name] = SecretStr(text)
     return Credentials(**found)
+
+
+def _unreadable(key: str, error: Exception) -> KafkaSettingsError:
+    why = f"the Secret's key '{key}' cannot be read as text ({type(error).__name__})"
+    return KafkaSettingsError("SecretIncomplete", why)
 
 
 def librdkafka(spec: KafkaSpec, credentials: Credentials) -> Rendered:
