@@ -5,3 +5,6 @@ set -eu
 if [ -s /run/secrets/pip ]; then export PIP_CONFIG_FILE=/run/secrets/pip; fi
 if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca SSL_CERT_FILE=/run/secrets/ca REQUESTS_CA_BUNDLE=/run/secrets/ca; fi
 /usr/bin/python3 -m pip --python /opt/venv/bin/python install --quiet --disable-pip-version-check --no-input --require-hashes -r "$1"
+# What no program of ours ever opens.
+cd /opt/venv/lib/python3.11/site-packages
+rm -rf pyarrow/include pyarrow/tests pandas/tests numpy/*/tests pyspark/examples pyspark/R
