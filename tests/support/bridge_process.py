@@ -146,6 +146,8 @@ def restricted_kubeconfig(
 def namespace_for(cluster: Cluster, name: str) -> Iterator[str]:
     cluster.kubectl("delete", "namespace", name, "--ignore-not-found", "--wait=true")
     cluster.kubectl("create", "namespace", name)
+    # Whatever a killed run leaves behind is swept by this label.
+    cluster.kubectl("label", "namespace", name, "topicbinding.dev/test=true")
     eventually(
         lambda: cluster.kubectl("get", "serviceaccount", "default", "-n", name, check=False).returncode == 0,
         30,

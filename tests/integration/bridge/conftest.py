@@ -47,7 +47,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def namespace(cluster: Cluster) -> Iterator[str]:
-    with namespace_for(cluster, "test-bridge") as name:
+    with namespace_for(cluster, "tbc-bridge") as name:
         cluster.kubectl("create", "serviceaccount", GATEWAY_ACCOUNT, "-n", name)
         yield name
 

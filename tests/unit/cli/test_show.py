@@ -60,7 +60,7 @@ def binding(
         (3, {"Ready": "False"}, Health.STALLED),
     ],
 )
-def test_health(observed: int | None, states: dict[str, str], code: Health) -> None:
+def test_health(observed: int | None, states: dict[str, Any], code: Health) -> None:
     assert health(binding(observed, **states)) is code
 
 
