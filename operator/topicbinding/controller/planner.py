@@ -271,8 +271,8 @@ class _Planning:
             self.actions.append(Retire(number=active.number, at=at, reason="Lingering", note=note))
         words = _words(to.spec.source)
         rows = f", {to.status.rows.final} rows" if to.status.rows else ""
-        was = f"{active.number} -> " if active else ""
-        note = f"generation {to.number} caught up{rows}; swapped {was}{to.number} ({words})"
+        what = f"swapped {active.number} -> {to.number}" if active else f"serving {to.number}"
+        note = f"generation {to.number} caught up{rows}; {what} ({words})"
         left = active.choice if active else None
         previous = Previous(generation=active.number, choice=left) if active and left else None
         self.actions.append(Flip(to=to.number, previous=previous, reason="Swapped", note=note))

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from topicbinding.api import TopicBindingStatus, names
-from topicbinding.controller.actions import Action, Plan
+from topicbinding.controller.actions import Action, Plan, Retire
 from topicbinding.controller.applier import Applier
 from topicbinding.controller.cache import Cache, Key, Observation
 from topicbinding.controller.observed import Failure, SeenBinding, SeenPod
@@ -179,7 +179,8 @@ class Reconciler:
         status = describe(situation, self._clock(), self._policy, planned.waiting, trouble)
         if status != seen.binding.status:
             self._write_status(seen, status)
-        for action in done:
+        # People read of the flip first, and then of who lingers because of it.
+        for action in sorted(done, key=lambda each: isinstance(each, Retire)):
             self._reporter.tell(seen.binding, action)
         leaving = {each.number for each in situation.having(Role.LEAVING)}
         if leaving:

@@ -8,6 +8,7 @@ runs gets another pass, because nobody knows what that one has already seen.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import logging
 import time
@@ -67,10 +68,12 @@ class WakeQueue:
                 self._news.clear()
                 wait = self._until_next()
                 if wait > 0:
-                    try:
-                        await asyncio.wait_for(self._news.wait(), timeout=min(wait, 5.0))
-                    except TimeoutError:
-                        continue
+                    # Not wait_for: it may swallow a cancellation that comes together with the news.
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(min(wait, 5.0)):
+                            await self._news.wait()
+                else:
+                    await asyncio.sleep(0)  # never keep the loop to oneself
         finally:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -81,7 +84,6 @@ class WakeQueue:
 
     def _start_what_is_due(self) -> None:
         now = time.monotonic()
-        postponed: list[tuple[float, Key]] = []
         while self._heap and self._heap[0][0] <= now and len(self._running) < self._workers:
             at, key = heapq.heappop(self._heap)
             if self._due.get(key) != at:
@@ -93,8 +95,6 @@ class WakeQueue:
             self._running.add(key)
             task = asyncio.get_running_loop().run_in_executor(self._pool, self._pass, key)
             task.add_done_callback(lambda future, key=key: self._finished(key, future))  # type: ignore[misc]
-        for entry in postponed:
-            heapq.heappush(self._heap, entry)
 
     def _pass(self, key: Key) -> tuple[float | None, bool]:
         """In a worker thread. An error is a value here: the next wait and whether it counts as one."""
