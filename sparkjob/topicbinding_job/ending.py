@@ -56,6 +56,9 @@ def stop_jvm(seconds: float) -> bool:
             os.kill(process.pid, kind)
         with contextlib.suppress(Exception):
             process.wait(patience)
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
     return went
 
 

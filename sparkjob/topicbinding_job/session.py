@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -203,12 +203,17 @@ def _executor_template() -> dict[str, Any]:
     }
 
 
-def start(settings: Settings, spark: SparkSpec, jvm_properties: Mapping[str, str]) -> SparkSession:
+def start(
+    settings: Settings,
+    spark: SparkSpec,
+    jvm_properties: Mapping[str, str],
+    more_java_options: Sequence[str] = (),
+) -> SparkSession:
     """Start the JVM and the session. Blocks for seconds."""
     local_files = spark.checkpoint.type.value != "uri"
     conf = conf_of(settings, spark, local_files)
     (settings.scratch / "spark").mkdir(parents=True, exist_ok=True)
-    options = java_options(settings, jvm_properties)
+    options = [*java_options(settings, jvm_properties), *more_java_options]
     conf["spark.driver.extraJavaOptions"] = " ".join(shlex.quote(each) for each in options)
     # What decides how the JVM itself starts can only be said here, before there is one.
     early = ("spark.driver.extraClassPath", "spark.driver.extraJavaOptions")
@@ -234,6 +239,8 @@ def java_options(settings: Settings, properties: Mapping[str, str]) -> list[str]
     if settings.archive.exists():
         log = archive_log(settings)
         options += [f"-XX:SharedArchiveFile={settings.archive}", f"-Xlog:cds:file={log}:none:filecount=0"]
+        # Map it where it was made for; at another address every pointer in it would have to be moved.
+        options += ["-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"]
     return options
 
 

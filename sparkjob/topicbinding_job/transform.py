@@ -35,6 +35,9 @@ _MAYBE_NO_TEXT: Final = r"^(-?[0-9]|true$|false$|[{\[])"
 # RFC 3339, and the same without a zone, which is then UTC.
 _TIME: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)?$"
 
+# Milliseconds of the years 1 to 9999: what every reader of the tables can show.
+_TIMES: Final = (-62_135_596_800_000, 253_402_300_799_999)
+
 _PARSED_AS: Final = {
     ColumnType.STRING: "string",
     ColumnType.LONG: "bigint",
@@ -84,7 +87,7 @@ def rows_of(records: DataFrame, tables: Tables, side: int) -> DataFrame:
         "whole",
         "corrupt",
         *(F.when(F.col("whole"), _checked(each)).alias(each.name) for each in columns),
-        *(F.col(f"p_{each.name}").isNotNull().alias(f"seen_{each.name}") for each in columns),
+        *(_said(each).alias(f"seen_{each.name}") for each in columns),
     )
     lost = reduce(
         lambda left, right: left | right,
@@ -103,6 +106,14 @@ def rows_of(records: DataFrame, tables: Tables, side: int) -> DataFrame:
     )
 
 
+def _said(column: WireColumn) -> SparkColumn:
+    """Whether the JSON object has a value for the field, of whatever type."""
+    parsed = F.col(f"p_{column.name}")
+    if column.column.type is ColumnType.TIMESTAMP:
+        return parsed.isNotNull() & ~F.is_variant_null(parsed)
+    return parsed.isNotNull()
+
+
 def _checked(column: WireColumn) -> SparkColumn:
     """The parsed field, or null where the JSON held a value of another type."""
     parsed = F.col(f"p_{column.name}")
@@ -113,8 +124,9 @@ def _checked(column: WireColumn) -> SparkColumn:
     if column.column.type is ColumnType.TIMESTAMP:
         kind = F.schema_of_variant(parsed)
         text = F.try_variant_get(parsed, "$", "string")
+        number = F.try_variant_get(parsed, "$", "bigint")
         return F.when((kind == "STRING") & text.rlike(_TIME), F.unix_millis(F.try_to_timestamp(text))).when(
-            kind == "BIGINT", F.try_variant_get(parsed, "$", "bigint")
+            (kind == "BIGINT") & number.between(*_TIMES), number
         )
     return parsed
 

@@ -39,8 +39,8 @@ _CLASSES: Final = (
 )
 
 
-def warm(session: SparkSession, scratch: Path) -> float:
-    """Run the throw-away query; returns the seconds it took."""
+def warm(session: SparkSession, scratch: Path, seconds: float = SECONDS) -> float:
+    """Run the throw-away query, at most for `seconds`; returns how long it took."""
     started = time.monotonic()
     tables = Tables()
     for name in _CLASSES:
@@ -62,7 +62,7 @@ def warm(session: SparkSession, scratch: Path) -> float:
         .start()
     )
     try:
-        while batches < BATCHES and time.monotonic() - started < SECONDS:
+        while batches < BATCHES and time.monotonic() - started < seconds:
             if not query.isActive:
                 break
             time.sleep(0.05)

@@ -9,7 +9,7 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from topicbinding.api import ColumnType, JoinType, Tables, TableSchema
@@ -117,7 +117,9 @@ def _typed(value: Any, kind: ColumnType) -> Any:
 
 def _time(value: Any, is_number: bool) -> datetime | None:
     if is_number and isinstance(value, int):
-        return datetime.fromtimestamp(value / 1000, UTC)
+        if not -62_135_596_800_000 <= value <= 253_402_300_799_999:
+            return None
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=value)
     if not isinstance(value, str) or not _TIME.fullmatch(value):
         return None
     try:

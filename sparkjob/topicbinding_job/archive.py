@@ -1,0 +1,76 @@
+"""`python -m topicbinding_job.archive PATH`: makes the class archive (AppCDS) that halves a cold start.
+
+Run once, in the image build, after everything on the class path is in place: the JVM drops the archive
+silently when any jar differs, which `session.archive_used` makes visible. The archive holds the classes that
+a throw-away query and a Kafka client have loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from topicbinding.api import SparkSpec
+from topicbinding_job import session as spark_session
+from topicbinding_job import warmup
+from topicbinding_job.settings import Settings
+
+logger = logging.getLogger("topicbinding_job.archive")
+
+
+def main(target: Path) -> int:
+    logging.basicConfig(level=logging.INFO)
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = replace(
+            Settings.from_environment({"TB_NAMESPACE": "image", "TB_GENERATION": "archive"} | _jars()),
+            archive=target,
+            scratch=Path(scratch),
+        )
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        session = spark_session.start(settings, SparkSpec(), {}, [f"-XX:ArchiveClassesAtExit={target}"])
+        warmup.warm(session, settings.scratch, seconds=120.0)
+        _load_kafka(session)
+        gateway: Any = SparkContext._gateway
+        session.stop()
+        # The archive is written when the JVM ends by itself: it does when its standard input is closed.
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(120)
+    if not target.exists():
+        logger.error("the JVM wrote no archive")
+        return 1
+    logger.info("%s: %d MiB", target, target.stat().st_size // 2**20)
+    return 0
+
+
+def _jars() -> dict[str, str]:
+    """Tests keep the connector jars elsewhere than the image does."""
+    return {"TB_JARS": os.environ["TB_JARS"]} if "TB_JARS" in os.environ else {}
+
+
+def _load_kafka(session: SparkSession) -> None:
+    """Make the clients that the Kafka source makes; nobody answers, and nobody has to."""
+    jvm: Any = session._jvm
+    properties = jvm.java.util.HashMap()
+    for name, value in {
+        "bootstrap.servers": "127.0.0.1:1",
+        "key.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
+        "value.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
+        "group.id": "archive",
+    }.items():
+        properties.put(name, value)
+    jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties).close()
+    jvm.org.apache.kafka.clients.admin.AdminClient.create(properties).close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,40 @@
+"""Fixtures of the job's integration tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.integration.job import world
+from topicbinding.api import SparkSpec
+from topicbinding_job import session as spark_session
+from topicbinding_job.ending import stop_jvm
+from topicbinding_job.settings import Settings
+
+
+@pytest.fixture
+def topics() -> Iterator[world.Topics]:
+    made = world.Topics()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with the job's own settings; gone before the next module starts drivers of its own."""
+    scratch = tmp_path_factory.mktemp("spark")
+    settings = Settings(
+        namespace="test", generation="test-g1", jars=world.jars(), scratch=scratch, archive=Path("/nowhere")
+    )
+    session = spark_session.start(settings, SparkSpec(), {})
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    stop_jvm(20)
+    # The next module starts a JVM of its own.
+    from pyspark import SparkContext
+
+    SparkContext._gateway = None
+    SparkContext._jvm = None
