@@ -14,6 +14,7 @@ from topicbinding.controller.manifests import (
     RESTRICTED_POD,
     labels,
     owned_by_binding,
+    probe,
 )
 from topicbinding.controller.observed import Manifest, SeenBinding
 from topicbinding.controller.ports import ACCOUNT, DEPLOYMENT, ROLE, ROLE_BINDING, SERVICE, Kind
@@ -113,13 +114,12 @@ def _bridge(binding: SeenBinding, settings: Settings) -> list[Manifest]:
     name = names.bridge_name(binding.meta.name)
     role = _child(binding, f"{_RBAC}/v1", "Role", name, "bridge") | {
         "rules": [
-            # Watching one object by name is what resourceNames allows; listing others is not possible with
-            # it.
+            # Watching one object by its name is what resourceNames allows; others stay out of sight.
             {
                 "apiGroups": [names.GROUP],
                 "resources": [names.BINDINGS],
                 "resourceNames": [binding.meta.name],
-                "verbs": ["get", "list", "watch", "patch"],
+                "verbs": ["get", "watch", "patch"],
             },
             {
                 "apiGroups": [names.GROUP],
@@ -207,5 +207,7 @@ def _bridge_container(
             "limits": {"cpu": "500m", "memory": "256Mi"},
         },
         "securityContext": RESTRICTED_CONTAINER,
+        "readinessProbe": probe("/readyz", period=5, failures=3),
+        "livenessProbe": probe("/healthz", period=10, failures=3) | {"initialDelaySeconds": 5},
         "volumeMounts": mounts,
     }

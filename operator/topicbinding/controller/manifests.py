@@ -236,16 +236,16 @@ def _driver_container(seen: SeenGeneration, settings: Settings) -> dict[str, Any
         "securityContext": RESTRICTED_CONTAINER,
         # A first start may take a while on a busy node: liveness begins when the startup probe has
         # succeeded once.
-        "startupProbe": _probe("/healthz", period=1, failures=300),
-        "readinessProbe": _probe("/readyz", period=1, failures=2),
-        "livenessProbe": _probe("/healthz", period=10, failures=6),
+        "startupProbe": probe("/healthz", period=1, failures=300),
+        "readinessProbe": probe("/readyz", period=1, failures=2),
+        "livenessProbe": probe("/healthz", period=10, failures=6),
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }
 
 
-def _probe(path: str, period: int, failures: int) -> dict[str, Any]:
+def probe(path: str, period: int, failures: int) -> dict[str, Any]:
     return {
         "httpGet": {"path": path, "port": "http"},
         "periodSeconds": period,

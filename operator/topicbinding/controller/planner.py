@@ -151,7 +151,7 @@ class _Planning:
             # What has not begun to read shows nothing to anybody who would inspect it: it goes at once, but
             # not before a burst of wishes has settled, which is measured from its wish.
             settled = max(self.now, candidate.wished_at + self.policy.settle)
-            until = self.now + self.policy.superseded_retention if candidate.started else settled
+            until = self._after(self.policy.superseded_retention) if candidate.started else settled
             note = f"generation {candidate.number} is superseded by a newer wish"
             self._give_up(candidate, Why.SUPERSEDED, until, note)
 
@@ -161,7 +161,7 @@ class _Planning:
             self._flip(candidate)
             return
         failures = self.situation.failures(candidate, self.policy)
-        keep_until = self.now + timedelta(seconds=self._spec.failed_retention_seconds)
+        keep_until = self._after(timedelta(seconds=self._spec.failed_retention_seconds))
         if failures is not None and failures.count >= self.policy.failures_limit:
             note = (
                 f"generation {candidate.number} is given up: its driver failed {failures.count} times, "
@@ -263,10 +263,10 @@ class _Planning:
         # The order is what makes a crash harmless after any step (promise 4): first nobody may remove the
         # target, then the one that leaves has its linger, then the flip.
         if to.spec.retire_at is not None:
-            safe = self.now + max(linger, _SAFE_EXTENSION)
+            safe = self._after(max(linger, _SAFE_EXTENSION))
             self.actions.append(Retire(number=to.number, at=safe, reason="FlippingBack", note=""))
         if active is not None:
-            at = self.now + linger
+            at = self._after(linger)
             note = f"generation {active.number} lingers until {at:%H:%M:%S} UTC" if linger else ""
             self.actions.append(Retire(number=active.number, at=at, reason="Lingering", note=note))
         words = _words(to.spec.source)
@@ -285,6 +285,11 @@ class _Planning:
         linger = self._spec.linger
         return timedelta(seconds=linger.seconds if linger.max_generations else 0)
 
+    def _after(self, wait: timedelta) -> datetime:
+        """A moment people read, in whole seconds: never earlier than promised, and at once means at once."""
+        whole = (self.now + wait).replace(microsecond=0)
+        return whole + timedelta(seconds=1) if wait and whole < self.now + wait else whole
+
     def _mark_lingering(self) -> None:
         """Repair what a crash or a second controller may have left between two steps of a flip."""
         flipping = {each.number for each in self.actions if isinstance(each, Retire)}
@@ -293,7 +298,7 @@ class _Planning:
             self.actions.append(Keep(number=active.number))
         for each in self.situation.having(Role.LINGERING):
             if each.spec.retire_at is None and each.number not in flipping:
-                at = self.now + self._linger()
+                at = self._after(self._linger())
                 note = f"generation {each.number} lingers until {at:%H:%M:%S} UTC"
                 self.actions.append(Retire(number=each.number, at=at, reason="Lingering", note=note))
 

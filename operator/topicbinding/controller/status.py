@@ -167,7 +167,7 @@ def _last_applied(situation: Situation, now: datetime) -> datetime | None:
     moments = [
         before.last_applied,
         before.control.last_heartbeat if before.control and active else None,
-        now if flipped else None,
+        now.replace(microsecond=0) if flipped else None,
     ]
     return max((each for each in moments if each is not None), default=None)
 

@@ -125,7 +125,7 @@ def test_crash_between_flip_and_status_write(world: World) -> None:
 
 def test_crash_between_delete_and_status_write(world: World) -> None:
     world.swap_to(usersTopic="users-2")
-    world.server.advance(8)
+    world.server.advance(9)
     crash_after(world, "delete Generation")
     world.settle()
     assert sorted(world.generations()) == [2]
