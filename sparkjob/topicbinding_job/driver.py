@@ -42,9 +42,10 @@ from topicbinding_job.topics import Plan, Topics
 
 logger = logging.getLogger(__name__)
 
-UNREACHABLE_TRIES: Final = 3
-"""A broker that is just being restarted is no reason to give up; one that is not there should be said within
-seconds."""
+TRIES: Final = 3
+"""A broker that is just being restarted, or a topic that was made a moment ago, is no reason to give up; one
+that is not there should be said within seconds."""
+_MAY_PASS: Final = ("BrokerUnreachable", "TopicNotFound")
 
 
 class Stopped(Exception):  # noqa: N818 - what was asked for
@@ -154,12 +155,12 @@ class Driver:
         return reveal(librdkafka(source.kafka, credentials)), reveal(jvm(source.kafka, credentials))
 
     def _plan(self, source: Source, kafka: dict[str, str], generation: Generation) -> tuple[Topics, Plan]:
-        topics = Topics(kafka, self._settings.kafka_timeout / UNREACHABLE_TRIES)
-        for attempt in range(1, UNREACHABLE_TRIES + 1):
+        topics = Topics(kafka, self._settings.kafka_timeout / TRIES)
+        for attempt in range(1, TRIES + 1):
             try:
                 return topics, topics.plan(source, generation.status.start_offsets)
             except KafkaProblem as problem:
-                if problem.reason != "BrokerUnreachable" or attempt == UNREACHABLE_TRIES:
+                if problem.reason not in _MAY_PASS or attempt == TRIES:
                     raise
                 self._state.move(Phase.STARTING, problem.reason, str(problem))
                 if self._stop.wait(0.5):

@@ -34,6 +34,9 @@ _FIXED: Final = {
     f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
     # Real time needs it, and a checkpoint keeps the format it began with.
     f"{_STATE}.checkpointFormatVersion": "2",
+    # A query that was stopped in its very first batch begins that batch again; what it left of it does no
+    # harm.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     "spark.sql.streaming.noDataProgressEventInterval": "1000",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "10",

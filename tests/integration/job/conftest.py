@@ -22,9 +22,10 @@ def topics() -> Iterator[world.Topics]:
     made.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with the job's own settings; gone before the next module starts drivers of its own."""
+    """A session with the job's own settings. Tests that start drivers come first, so there is one JVM at a
+    time."""
     scratch = tmp_path_factory.mktemp("spark")
     settings = Settings(
         namespace="test", generation="test-g1", jars=world.jars(), scratch=scratch, archive=Path("/nowhere")
@@ -33,8 +34,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     stop_jvm(20)
-    # The next module starts a JVM of its own.
-    from pyspark import SparkContext
-
-    SparkContext._gateway = None
-    SparkContext._jvm = None

@@ -67,6 +67,12 @@ class Topics:
         made = self._admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
         made[topic].result(30)
         self._made.append(topic)
+        # The broker answers before everybody has heard of the topic.
+        eventually(
+            lambda: len(self._admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions,
+            30,
+            f"topic {topic}",
+        )
         return topic
 
     def send(self, topic: str, values: Iterable[bytes | None], partition: int = 0, time_ms: int = 0) -> None:
