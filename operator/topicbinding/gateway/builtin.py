@@ -111,7 +111,7 @@ class BuiltinChannel(Channel):
             self._mirror.add(header, pa.Table.from_pylist(changed, schema=schema))
             self._mirror.flush()
         self.current = self._mirror
-        self.signal.fire()
+        self.announce()
         if self._mirror.wants_compaction:
             task = asyncio.ensure_future(self._mirror.compact())
             task.add_done_callback(lambda done: done.exception())

@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--log-level", default=os.environ.get("LOG_LEVEL", "INFO").upper())
     options = parser.parse_args(argv)
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # Tables are merged and turned into text in threads; the event loop must not wait 5 ms for each turn.
+    sys.setswitchinterval(0.0005)
     try:
         settings = Settings.from_env(dict(os.environ))
     except SettingsError as error:

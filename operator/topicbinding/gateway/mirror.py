@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 from collections import deque
 from functools import cached_property
 from typing import Any, Final
@@ -37,6 +38,18 @@ class Frame:
     @cached_property
     def binary(self) -> bytes:
         return frames.encode(self.header, self.rows)
+
+    @cached_property
+    def wire(self) -> bytes:
+        """The binary form as a whole WebSocket message (RFC 6455, unmasked as a server's are)."""
+        length = len(self.binary)
+        if length < 126:
+            head = struct.pack("!BB", 0x82, length)
+        elif length < 1 << 16:
+            head = struct.pack("!BBH", 0x82, 126, length)
+        else:
+            head = struct.pack("!BBQ", 0x82, 127, length)
+        return head + self.binary
 
     @cached_property
     def json(self) -> str:
@@ -80,6 +93,7 @@ class Mirror:
         self._waiting: list[pa.Table] = []
         self._rows = 0
         self._frames: dict[tuple[str, int | None], list[Frame]] = {}
+        self._asked: tuple[int, list[Delta]] | None = None
         self._merged: tuple[int, int, pa.Table] | None = None
         self._compacting = False
 
@@ -107,6 +121,7 @@ class Mirror:
         self._ring_size = 0
         self._waiting.clear()
         self._frames.clear()
+        self._asked = None
         self._merged = None
         self._note(header)
 
@@ -146,6 +161,7 @@ class Mirror:
         ):
             self._ring_size -= self._ring.popleft().rows.nbytes  # type: ignore[union-attr]
         self._frames.clear()
+        self._asked = None
 
     def _shown_seq(self) -> int:
         return self._tail[-1].seq if self._tail else self._base_seq
@@ -161,6 +177,8 @@ class Mirror:
         """What a viewer at `seq` is missing; None when only a snapshot can help."""
         if seq == self._shown_seq():
             return []
+        if self._asked is not None and self._asked[0] == seq:
+            return self._asked[1]  # nearly all viewers are at the same place
         if seq > self._shown_seq() or not self._ring or self._ring[0].after > seq:
             return None
         missing: list[Delta] = []
@@ -168,7 +186,9 @@ class Mirror:
             if delta.seq <= seq:
                 break
             missing.append(delta)
-        return missing[::-1]
+        missing.reverse()
+        self._asked = (seq, missing)
+        return missing
 
     def snapshot(self, kind: str, come_from: int | None = None) -> list[Frame]:
         """All rows, as frames of type `snapshot`, or `swap` from another generation. They apply with the last

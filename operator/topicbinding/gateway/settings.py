@@ -74,10 +74,10 @@ class Settings(BaseModel):
         10.0, gt=0, description="How long a REST request waits for the first rows before it answers 503."
     )
     gather_ms: float = Field(
-        8.0,
+        20.0,
         ge=0,
-        description="Deltas that arrive within this time are sent as one frame; at most this is added to "
-        "freshness, and without it many viewers cost one send each for every few rows.",
+        description="With many viewers, deltas that arrive within up to this time are sent as one frame; at "
+        "most this is added to freshness, and without it each viewer costs one send for every few rows.",
     )
     ring_frames: int = Field(
         512, ge=1, description="Deltas kept for slow and returning viewers; behind that, a snapshot is sent."

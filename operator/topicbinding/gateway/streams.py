@@ -23,17 +23,23 @@ from topicbinding.gateway.viewer import Place, Viewer
 MAX_MESSAGE: Final = 4096
 """Viewers have nothing to say; whoever sends more than this is not one."""
 PING_SECONDS: Final = 20.0
+BUFFER_BYTES: Final = 128 * 1024
+"""What may wait in a viewer's transport before it counts as slow."""
 
 Send = Callable[[Frame], Awaitable[None]]
 StillAllowed = Callable[[], Awaitable[bool]]
+Rest = Callable[[float], Awaitable[None]]
 
 
 class Revoked(Exception):  # noqa: N818
     """The right to see the table was taken away while it was watched."""
 
 
-async def pump(channel: Channel, viewer: Viewer, send: Send, still_allowed: StillAllowed) -> None:
-    """Send everything, for ever. Ends by cancellation, by a broken socket, or by Revoked."""
+async def pump(
+    channel: Channel, viewer: Viewer, send: Send, still_allowed: StillAllowed, rest: Rest | None = None
+) -> None:
+    """Send everything, for ever. Ends by cancellation, by a broken socket, or by Revoked. `rest` is how to
+    wait when there is nothing to send; without it, for the channel's signal."""
     loop = asyncio.get_running_loop()
     checked = loop.time()
     while True:
@@ -46,9 +52,52 @@ async def pump(channel: Channel, viewer: Viewer, send: Send, still_allowed: Stil
             checked = loop.time()
             if not await still_allowed():
                 raise Revoked
-        if not frames:
+        if frames:
+            continue
+        if rest is not None:
+            await rest(max(1.0, channel.settings.review_seconds))
+        else:
             # Shielded: one viewer that leaves must not cancel the signal of all.
             await asyncio.shield(signal)
+
+
+class Parked:
+    """A WebSocket viewer between its own turns: small frames go straight into its transport.
+
+    Two hundred tasks woken for every few rows cost more than sending the rows. The viewer's task takes over
+    again for whatever may be large or slow: a snapshot, a swap, a full buffer.
+    """
+
+    def __init__(self, viewer: Viewer, transport: asyncio.Transport, metrics: Metrics) -> None:
+        self._viewer = viewer
+        self._transport = transport
+        self._metrics = metrics
+        self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def push(self, channel: Channel) -> None:
+        busy = self._transport.is_closing() or self._transport.get_write_buffer_size() > BUFFER_BYTES
+        if busy or self._viewer.needs_all(channel):
+            self.wake()
+            return
+        for frame in self._viewer.next(channel):
+            self._transport.write(frame.wire)
+            self._metrics.sent.add(frame.header["type"], "arrow", len(frame.wire))
+
+    def wake(self) -> None:
+        if not self.woken.done():
+            self.woken.set_result(None)
+
+
+async def park(
+    channel: Channel, viewer: Viewer, transport: asyncio.Transport, metrics: Metrics, seconds: float
+) -> None:
+    """Wait until the viewer's task is needed, or until it is time to ask again whether it may look."""
+    parked = Parked(viewer, transport, metrics)
+    channel.parked.add(parked)
+    try:
+        await asyncio.wait([parked.woken], timeout=seconds)
+    finally:
+        channel.parked.discard(parked)
 
 
 async def websocket(
@@ -69,11 +118,10 @@ async def websocket(
         if as_json:
             text = await _json(frame)
             await socket.send_str(text)
-            metrics.bytes.labels("json").inc(len(text))
+            metrics.sent.add(frame.header["type"], "json", len(text))
         else:
             await socket.send_bytes(frame.binary)
-            metrics.bytes.labels("arrow").inc(len(frame.binary))
-        metrics.frames.labels(frame.header["type"]).inc()
+            metrics.sent.add(frame.header["type"], "arrow", len(frame.binary))
 
     async def listen() -> None:
         # Reading is what notices a viewer that has left.
@@ -81,9 +129,15 @@ async def websocket(
             if message.type in (WSMsgType.ERROR, WSMsgType.CLOSE):
                 return
 
+    async def rest(seconds: float) -> None:
+        transport = request.transport
+        if transport is None:
+            raise ClientConnectionResetError("the viewer left")
+        await park(channel, viewer, transport, metrics, seconds)
+
     channel.join(viewer)
     tasks = [
-        asyncio.create_task(pump(channel, viewer, send, still_allowed)),
+        asyncio.create_task(pump(channel, viewer, send, still_allowed, None if as_json else rest)),
         asyncio.create_task(listen()),
     ]
     try:
@@ -123,8 +177,7 @@ async def events(
         place = Place.of(frame)
         data = event(frame.header["type"], await _json(frame), place)
         await response.write(data)
-        metrics.frames.labels(frame.header["type"]).inc()
-        metrics.bytes.labels("json").inc(len(data))
+        metrics.sent.add(frame.header["type"], "json", len(data))
 
     channel.join(viewer)
     try:

@@ -51,6 +51,15 @@ class Viewer:
         self.snapshots = 0
         """Snapshots sent after the first rows: a slow viewer's count grows."""
 
+    def needs_all(self, channel: Channel) -> bool:
+        """Whether its next rows are a whole snapshot or swap, which may be large."""
+        mirror = channel.current
+        if mirror is None:
+            return False
+        return (
+            self._mirror is not mirror or self._version != mirror.version or mirror.since(self._seq) is None
+        )
+
     def next(self, channel: Channel) -> list[Frame]:
         """The frames this viewer is missing now; empty when it has everything."""
         made = self._rows(channel.current) if channel.current is not None else []

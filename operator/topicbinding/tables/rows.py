@@ -21,7 +21,9 @@ def merge(base: pa.Table, deltas: Sequence[pa.Table]) -> pa.Table:
     """
     if not deltas:
         return base
-    delta = last_of_each(pa.concat_tables(deltas))
+    # Hundreds of small chunks cost more than their rows: make them one before anything is looked up.
+    delta = last_of_each(pa.concat_tables(deltas).combine_chunks())
+    base = base.combine_chunks()
     if delta.num_rows == 0:
         return base
     replaced_by = pc.index_in(base[ROW_ID], value_set=delta[ROW_ID])
@@ -29,12 +31,18 @@ def merge(base: pa.Table, deltas: Sequence[pa.Table]) -> pa.Table:
     if len(known) == 0:
         return _in_order(pa.concat_tables([base, delta]))
     both = pa.concat_tables([base, delta]).combine_chunks()
+    replaced_by = replaced_by.combine_chunks()
     shifted = pc.add(pc.cast(replaced_by, pa.int64()), base.num_rows)
-    kept = pc.coalesce(shifted, pa.chunked_array([_count(base.num_rows)]))
+    kept = pc.coalesce(shifted, _count(base.num_rows))
     positions = _count(delta.num_rows)
     fresh = positions.filter(pc.invert(pc.is_in(positions, value_set=known.cast(pa.int64()))))
-    indices = pa.chunked_array([*kept.chunks, pc.add(fresh, base.num_rows)])
-    return _in_order(both.take(indices))
+    return _in_order(both.take(pa.concat_arrays([kept, pc.add(fresh, base.num_rows)])))
+
+
+def warm_up() -> None:
+    """Let Arrow load what a merge needs."""
+    few = pa.table({ROW_ID: pa.array([1, 2], pa.int64())})
+    merge(few, [few.slice(1), few.slice(0, 1), pa.table({ROW_ID: pa.array([3], pa.int64())})])
 
 
 def last_of_each(table: pa.Table) -> pa.Table:
