@@ -161,8 +161,9 @@ def _definition(
                 "plural": plural,
                 "singular": kind.lower(),
                 "shortNames": [short],
-                # Not "all": a kubectl delete all must not take people's tables away.
-                "categories": ["topicbinding"],
+                # Not "all": a kubectl delete all must not take people's tables away. And not "topicbinding":
+                # kubectl takes a category before a singular name, and `get topicbinding NAME` would fail.
+                "categories": ["topicbinding-all"],
             },
             "versions": [
                 {

@@ -63,6 +63,11 @@ def test_printer_columns_are_the_promised_ones() -> None:
     assert [name for name in columns[1] if name in promised] == promised
 
 
-def test_our_objects_are_not_in_the_category_all() -> None:
+def test_our_category_is_neither_all_nor_the_name_of_a_resource() -> None:
+    words = {"all"}
     for definition in DEFINITIONS:
-        assert definition["spec"]["names"]["categories"] == ["topicbinding"]
+        names = definition["spec"]["names"]
+        words |= {names["plural"], names["singular"], *names["shortNames"]}
+    for definition in DEFINITIONS:
+        assert definition["spec"]["names"]["categories"] == ["topicbinding-all"]
+        assert not words & set(definition["spec"]["names"]["categories"])
