@@ -75,6 +75,20 @@ IMAGES: Mapping[str, Image] = {
 }
 
 
+# What decides whether a class archive recorded earlier still fits. The JVM itself drops one that does not.
+ARCHIVE = Image(
+    "Dockerfile",
+    "archive",
+    (
+        "deploy/docker/pip.sh",
+        "requirements/spark.txt",
+        "sparkjob/jars.sha256",
+        "sparkjob/java",
+        "sparkjob/topicbinding_job/archive.py",
+    ),
+)
+
+
 def inputs_digest(root: Path, image: Image) -> str:
     """The tag: a digest over names, execute bits and contents of the inputs. Pure but for reading them."""
     digest = hashlib.sha256(f"{image.dockerfile} {image.target}\n".encode())
@@ -129,23 +143,29 @@ def _build_and_push(settings: Settings, name: str, reference: str) -> None:
     if run(["docker", "image", "inspect", reference], check=False).returncode != 0:
         with step("images", f"build {reference}"):
             target = ["--target", image.target] if image.target else []
-            command = [
-                engine.require_docker_cli(),
-                "build",
-                "--progress=plain",
-                "-f",
-                image.dockerfile,
-                *target,
-            ]
-            run_logged(
-                [*command, *_host_settings(), "-t", reference, "."],
-                log,
-                cwd=REPOSITORY,
-                env={"DOCKER_BUILDKIT": "1"},
-                do=f"the whole build log is {log}",
-            )
+            kept = ["--build-arg", f"ARCHIVE={_archive(log)}"] if name == "spark" else []
+            _build(log, image.dockerfile, [*target, *kept], reference)
     with step("images", f"push {reference}"):
         run_logged(["docker", "push", reference], log)
+
+
+def _build(log: Path, dockerfile: str, options: list[str], reference: str) -> None:
+    command = [engine.require_docker_cli(), "build", "--progress=plain", "-f", dockerfile, *options]
+    run_logged(
+        [*command, *_host_settings(), "-t", reference, "."],
+        log,
+        cwd=REPOSITORY,
+        env={"DOCKER_BUILDKIT": "1"},
+        do=f"the whole build log is {log}",
+    )
+
+
+def _archive(log: Path) -> str:
+    """The class archive of the spark image, recorded again only when the jars or the recorder change."""
+    reference = f"topicbinding-archive:{inputs_digest(REPOSITORY, ARCHIVE)}"
+    if run(["docker", "image", "inspect", reference], check=False).returncode != 0:
+        _build(log, "Dockerfile", ["--target", "archive"], reference)
+    return reference
 
 
 def _host_settings() -> list[str]:
@@ -174,7 +194,9 @@ def remove_all(settings: Settings) -> None:
     ours = [
         tag
         for tag in listed
-        if tag.startswith((f"{settings.registry}/topicbinding/", "topicbinding-registry:"))
+        if tag.startswith(
+            (f"{settings.registry}/topicbinding/", "topicbinding-registry:", "topicbinding-archive:")
+        )
     ]
     if ours:
         run(["docker", "image", "rm", *ours], check=False)
