@@ -97,6 +97,12 @@ class Topics:
     def flush(self) -> None:
         assert self._producer.flush(60) == 0
 
+    def another(self) -> Topics:
+        """A fresh set of names, removed together with these."""
+        more = Topics()
+        more._made = self._made
+        return more
+
     def close(self) -> None:
         if self._made:
             for future in self._admin.delete_topics(self._made).values():
