@@ -130,17 +130,14 @@ class Plan:
 
     @property
     def touched(self) -> tuple[int, ...]:
-        """Generations whose fate this plan changes: re-read before it is believed."""
+        """Generations whose word this plan takes for it that they can serve: heard again before it is
+        believed.
+        What is written on a generation itself needs no second look, the server refuses it if it has
+        changed."""
         numbers: set[int] = set()
         for action in self.actions:
             match action:
-                case Flip(to=to, previous=previous):
-                    numbers |= {to} | ({previous.generation} if previous else set())
-                case EnsureChildren(active=int(number), service_missing=True):
-                    numbers.add(number)
-                case Remove(number=number) | GiveUp(number=number) | Retire(number=number):
-                    numbers.add(number)
-                case GiveSource(number=number) | Keep(number=number) | Reinstate(number=number):
+                case Flip(to=number) | EnsureChildren(active=int(number), service_missing=True):
                     numbers.add(number)
         return tuple(sorted(numbers))
 

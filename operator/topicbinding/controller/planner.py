@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from topicbinding.api import Previous, Source, State, TopicBindingSpec
 from topicbinding.controller.actions import (
     Action,
-    CreateDriver,
     CreateGeneration,
     EnsureChildren,
     Flip,
@@ -21,13 +20,12 @@ from topicbinding.controller.actions import (
     GiveUp,
     Keep,
     Plan,
-    RecordFailure,
     Reinstate,
     Remove,
-    RemoveDriver,
     Retire,
     Rollback,
 )
+from topicbinding.controller.drivers import Tending, stop, tend
 from topicbinding.controller.observed import Failure, SeenBinding, SeenGeneration, SeenPod, SeenService
 from topicbinding.controller.policy import Policy
 from topicbinding.controller.situation import (
@@ -314,79 +312,16 @@ class _Planning:
             if role is Role.GIVEN_UP:
                 # A failed one keeps whatever pod it has, for inspection; a superseded one only its record.
                 if not wish_failed(generation):
-                    self._stop(generation, "DriverStopped")
+                    self._tend(stop(self.situation, generation, "DriverStopped"))
             elif suspended and role is not Role.LINGERING:
-                self._stop(generation, "Suspended")
+                self._tend(stop(self.situation, generation, "Suspended"))
             else:
-                self._run(generation)
+                self._tend(tend(self.situation, generation, self.now, self.policy))
 
-    def _stop(self, generation: SeenGeneration, reason: str) -> None:
-        pod = self.situation.pods.get(generation.number)
-        if pod is not None and not pod.gone_at and not pod.meta.deleted_at:
-            uid = pod.meta.uid
-            self.actions.append(
-                RemoveDriver(number=generation.number, uid=uid, at_once=False, reason=reason, note="")
-            )
-
-    def _run(self, generation: SeenGeneration) -> None:
-        """Its driver should run: create it, wait for it, or replace one that ended."""
-        number, pod = generation.number, self.situation.pods.get(generation.number)
-        if pod is None:
-            self.actions.append(CreateDriver(number=number, reason="DriverCreated", note=""))
-        elif pod.gone_at is not None:
-            # One that ended was removed by us, to be replaced. Any other absence is distrusted for a while.
-            believed = pod.gone_at if pod.finished else pod.gone_at + self.policy.lost_grace
-            if self.now < believed:
-                self.moments.append(believed)
-                return
-            lost = "" if pod.finished else f"the driver pod of generation {number} is gone; it is made again"
-            self.actions.append(
-                CreateDriver(number=number, reason="DriverLost", note=lost, warning=bool(lost))
-            )
-        elif pod.meta.deleted_at is not None:
-            forced = pod.meta.deleted_at + self.policy.stuck_grace
-            if self.now < forced:
-                self.moments.append(forced)
-                return
-            note = f"the driver pod of generation {number} does not end (node gone?); it is removed by force"
-            self.actions.append(
-                RemoveDriver(
-                    number=number,
-                    uid=pod.meta.uid,
-                    at_once=True,
-                    reason="DriverStuck",
-                    note=note,
-                    warning=True,
-                )
-            )
-        else:
-            self._replace_if_failed(generation, pod)
-
-    def _replace_if_failed(self, generation: SeenGeneration, pod: SeenPod) -> None:
-        failed = self.situation.failed_driver(generation)
-        failures = self.situation.failures(generation, self.policy)
-        if failed is None or failures is None:
-            return
-        number, (_, at) = generation.number, failed
-        if failures != generation.failures:
-            wait = self.policy.retry_after(failures.count).total_seconds()
-            note = (
-                f"the driver of generation {number} failed (time {failures.count}), again in {wait:.0f} s: "
-                f"{failures.reason}: {failures.message}"
-            )
-            self.actions.append(
-                RecordFailure(
-                    number=number, failures=failures, reason="DriverFailed", note=note, warning=True
-                )
-            )
-        again = at + self.policy.retry_after(failures.count)
-        if self.now < again:
-            self.moments.append(again)
-            return
-        # Recorded first, removed second: the count survives a crash between the two.
-        self.actions.append(
-            RemoveDriver(number=number, uid=pod.meta.uid, at_once=True, reason="DriverReplaced", note="")
-        )
+    def _tend(self, tending: Tending) -> None:
+        self.actions.extend(tending.actions)
+        if tending.look_again_at is not None:
+            self.moments.append(tending.look_again_at)
 
     # -- standbys
 
