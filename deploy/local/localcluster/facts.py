@@ -47,7 +47,7 @@ class Facts:
     free_disk_gb: float
     memory_gb: float
     taken_ports: tuple[int, ...]
-    """Wanted loopback ports that somebody else listens on."""
+    """Wanted loopback ports that somebody else listens on; not asked while no engine runs."""
 
 
 def look(settings: Settings) -> Facts:
@@ -81,7 +81,9 @@ def look(settings: Settings) -> Facts:
         cluster_exists=exists,
         free_disk_gb=_free_disk_gb(settings.cache),
         memory_gb=memory_gb(_read(Path("/proc/meminfo"))),
-        taken_ports=() if exists else tuple(p for p in wanted_ports(settings, containers) if _listening(p)),
+        taken_ports=()
+        if exists or not running
+        else tuple(p for p in wanted_ports(settings, containers) if _listening(p)),
     )
 
 
