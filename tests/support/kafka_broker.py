@@ -2,13 +2,14 @@
 
 The shared development Kafka must stay up for everybody; tests that take a broker away use this one. Its jars
 are those of the development Kafka, resolved once into the cache. Listeners: PLAINTEXT for the tests
-themselves, SASL_SSL and SASL_PLAINTEXT (SCRAM and PLAIN), and SSL that demands a client certificate.
+themselves, SASL_SSL and SASL_PLAINTEXT (SCRAM and PLAIN), OAUTH, and SSL that demands a client certificate.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import socket
@@ -24,6 +25,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.support.certificates import Authority
 from tests.support.cluster import CACHE, ROOT
+from tests.support.identity import IdentityProvider
 from tests.support.waiting import eventually
 
 JARS = CACHE / "test-broker" / "target" / "jars"
@@ -31,6 +33,7 @@ CLUSTER_ID = "dG9waWNiaW5kaW5nLXRlcw"
 USERNAME = "alice"
 PASSWORD = "sw0rd-f1sh.77=x"
 SECONDS_TO_START = 60
+_OAUTH = "org.apache.kafka.common.security.oauthbearer"
 
 
 def jars() -> Path:
@@ -60,9 +63,12 @@ class Broker:
     directory: Path
     ports: Mapping[str, int] = field(
         default_factory=lambda: {
-            name: free_port() for name in ("PLAINTEXT", "SASL_SSL", "SASL_PLAINTEXT", "SSL", "CONTROLLER")
+            name: free_port()
+            for name in ("PLAINTEXT", "SASL_SSL", "SASL_PLAINTEXT", "SSL", "OAUTH", "CONTROLLER")
         }
     )
+    # Whoever holds a token of this provider may log in at the OAUTH listener.
+    identity: IdentityProvider = field(default_factory=IdentityProvider)
     _process: subprocess.Popen[bytes] | None = None
     _admin: AdminClient | None = None
 
@@ -72,6 +78,10 @@ class Broker:
 
     def listener(self, name: str) -> str:
         return f"localhost:{self.ports[name]}"
+
+    @property
+    def _keys_url(self) -> str:
+        return (self.directory / "jwks.json").as_uri()
 
     def make(self) -> None:
         """Certificates, settings and a formatted disk."""
@@ -83,6 +93,7 @@ class Broker:
         (self.directory / "server.pem").write_text(server.key + server.certificate)
         (self.directory / "client.crt").write_text(client.certificate)
         (self.directory / "client.key").write_text(client.key)
+        (self.directory / "jwks.json").write_text(json.dumps(self.identity.published()))
         (self.directory / "server.properties").write_text(self._properties())
         self._java(
             "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID,
@@ -97,6 +108,7 @@ class Broker:
             [
                 "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
                 f"-Dlog4j2.configurationFile={ROOT / 'deploy/kafka/log4j2.properties'}",
+                f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._keys_url}",
                 "-cp", f"{jars()}/*", "kafka.Kafka", str(self.directory / "server.properties"),
             ],
             stdout=log,
@@ -163,6 +175,18 @@ class Broker:
                 producer.produce(topic, value, partition=partition, on_delivery=keep)
         return sent
 
+    def java_client(self, properties: Mapping[str, str], *system: str) -> subprocess.CompletedProcess[bytes]:
+        """A real Java client logs in with these properties and asks for the broker's settings."""
+        file = self.directory / "client.properties"
+        escaped = {
+            name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in properties.items()
+        }
+        file.write_text("".join(f"{name}={value}\n" for name, value in escaped.items()))
+        return self._java(
+            *system, "kafka.admin.ConfigCommand", "--bootstrap-server", properties["bootstrap.servers"],
+            "--command-config", str(file), "--describe", "--entity-type", "brokers", "--entity-name", "1",
+        )  # fmt: skip
+
     def _java(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", *arguments],
@@ -188,7 +212,7 @@ class Broker:
             "listeners": listeners,
             "advertised.listeners": advertised,
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,"
-            "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL",
+            "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,OAUTH:SASL_PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN",
@@ -197,6 +221,13 @@ class Broker:
                 for name in ("sasl_ssl", "sasl_plaintext")
                 for mechanism in ("plain", "scram-sha-256", "scram-sha-512")
             },
+            "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.oauth.oauthbearer.sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required;",
+            "listener.name.oauth.oauthbearer.sasl.server.callback.handler.class": (
+                f"{_OAUTH}.OAuthBearerValidatorCallbackHandler"
+            ),
+            "sasl.oauthbearer.jwks.endpoint.url": self._keys_url,
+            "sasl.oauthbearer.expected.audience": "kafka",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.directory / "server.pem"),
             "ssl.truststore.type": "PEM",

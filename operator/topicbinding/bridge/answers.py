@@ -175,7 +175,7 @@ class Answers:
             if problem.reason == "MessageTooLarge" and answer.attempts == 1 and answer.value is not None:
                 answer.headers = (*answer.headers, ("topicbinding-cut-from", str(len(answer.value)).encode()))
                 answer.value = answer.value[:CUT_TO_BYTES]
-            elif answer.attempts >= MAX_ATTEMPTS or problem.reason == "KafkaNotAuthorized":
+            elif answer.attempts >= MAX_ATTEMPTS or problem.reason in ("KafkaNotAuthorized", "TopicNotFound"):
                 self._dropped(f"{problem}; the answer for offset {answer.offset} was dropped")
                 return
             self._queue(answer)

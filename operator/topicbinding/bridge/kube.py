@@ -111,10 +111,10 @@ class Kube:
         """Keeps `latest` fresh until stopped; whatever goes wrong, it begins again."""
         while not stopped.is_set():
             try:
-                version = self.refresh()["metadata"]["resourceVersion"]
-                # The role names one object: a watch is allowed only with this selector.
+                # The role names one object: a watch is allowed only with this selector. From "0" it begins
+                # with the object as it is; its own version may be older than what the server remembers.
                 only = {"fieldSelector": f"metadata.name={self.name}"}
-                for kind, seen in self._server.watch(self._path, version, only):
+                for kind, seen in self._server.watch(self._path, "0", only):
                     if kind in ("ADDED", "MODIFIED"):
                         self._keep(seen)
                     if stopped.is_set():

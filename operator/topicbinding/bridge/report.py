@@ -30,6 +30,7 @@ EVENTS_PER_BATCH: Final = 5
 # Events are for people: a flood helps nobody and loads the API server. At once, then so many a minute.
 EVENT_BURST: Final = 30
 EVENTS_PER_MINUTE: Final = 30.0
+HEARTBEAT_EVENT_SECONDS: Final = 60.0
 _EVENT_REASONS: Final = {
     Verdict.APPLIED: "ControlApplied",
     Verdict.MERGED: "ControlMerged",
@@ -51,6 +52,7 @@ class Reporter:
         self._events: deque[tuple[str, str, str, str]] = deque(maxlen=200)
         self._tokens, self._refilled_at = float(EVENT_BURST), clock()
         self.events_dropped = 0
+        self._heartbeat_told_at = float("-inf")
 
     @property
     def is_connected(self) -> bool:
@@ -111,7 +113,8 @@ class Reporter:
             identity = f"batch/{topic.name}/{topic.topic_id}/{sorted(position.offsets.items())}"
             self.tell(identity, "Normal", "ControlBatch", f"{others + len(newest)} messages: {said}")
         for each in newest:
-            self.verdict(topic, each)
+            if each.verdict is not Verdict.UNCHANGED or self._may_tell_of_heartbeat():
+                self.verdict(topic, each)
 
     def work(self) -> bool:
         """Does one thing; True if there is more to do now."""
@@ -126,6 +129,14 @@ class Reporter:
             if self._not_before <= now:
                 self._events.popleft()
         return self._not_before <= now and (self._dirty or bool(self._events and self._tokens >= 1))
+
+    def _may_tell_of_heartbeat(self) -> bool:
+        """Some programs send one every second; the status has the newest, an Event now and then is enough."""
+        now = self._clock()
+        if now - self._heartbeat_told_at < HEARTBEAT_EVENT_SECONDS:
+            return False
+        self._heartbeat_told_at = now
+        return True
 
     def _try(self, tell: Callable[[], None], now: float) -> None:
         try:
@@ -157,6 +168,9 @@ class Reporter:
 
     def _write_status(self) -> None:
         binding = TopicBinding.read(self._kube.latest())
+        if binding.spec.control is None:
+            self._kube.apply_status({})  # whoever wants no control topic shall not see an old state of one
+            return
         status: dict[str, Any] = {"conditions": [self._condition(binding)]}
         if self._control is not None:
             status["control"] = self._control.wire()

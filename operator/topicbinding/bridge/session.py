@@ -33,6 +33,8 @@ from topicbinding.kafka.records import Batch, Record, TopicMoved, TopicState
 
 logger = logging.getLogger(__name__)
 
+# A burst of thousands is one event to a reader of the log.
+LOGGED_PER_BATCH: Final = 20
 _UNREADABLE: Final = Notice(
     "ControlPositionUnreadable", "the stored position cannot be read: the topic is read from its beginning"
 )
@@ -226,10 +228,12 @@ class Session:
         for each in folded.judged:
             self._journal.add(Entry.of(each))
             self._answers.verdict(each, self._records.get((each.heard.partition, each.heard.offset)))
-            logger.info(
-                "message %s/%s %s: %s (raw %s)",
-                each.heard.partition, each.heard.offset, each.verdict.value, each.reason, each.heard.raw,
-            )  # fmt: skip
+        for each in folded.judged[-LOGGED_PER_BATCH:]:
+            heard = each.heard
+            where = f"{heard.partition}/{heard.offset}"
+            logger.info("message %s %s: %s (raw %s)", where, each.verdict.value, each.reason, heard.raw)
+        if len(folded.judged) > LOGGED_PER_BATCH:
+            logger.info("%s messages in all: %s", len(folded.judged), folded.counts)
         self._answers.pump()
         self._metrics.judged(folded.counts)
         beat = datetime.now(UTC) if folded.counts.unchanged else None

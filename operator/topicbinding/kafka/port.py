@@ -63,6 +63,8 @@ _READER_SETTINGS: Final = {
 _SENDER_SETTINGS: Final = {
     "linger.ms": "0",
     "message.timeout.ms": "30000",
+    # How long a topic may be unknown before a message to it is given up.
+    "topic.metadata.propagation.max.ms": "5000",
     "message.max.bytes": str(SEND_MAX_BYTES),
     "queue.buffering.max.kbytes": "65536",
     "reconnect.backoff.max.ms": "2000",

@@ -1,6 +1,6 @@
 """Every way the ground may move under the bridge, with a real broker, a real API server and real kills.
 
-Outages are shortened to about 15 s: the bridge knows only "not now, try again", and its longest back-off is
+Outages are shortened to 12 s: the bridge knows only "not now, try again", and its longest back-off is
 5 s, so a minute would but repeat the same turns.
 """
 
@@ -19,7 +19,7 @@ from tests.support.dying_bridge import POINTS
 from tests.support.waiting import eventually
 
 MakeStage = Callable[..., Stage]
-OUTAGE_SECONDS = 15
+OUTAGE_SECONDS = 12
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -249,6 +249,18 @@ def test_settings_changed_in_place_are_followed(stage: MakeStage) -> None:
     )  # fmt: skip
     on.until_three("from-the-other", "a1", "left", 30)
     assert on.position()["topic"] == other
+
+
+def test_without_a_control_topic_nothing_of_it_stays_in_the_status(stage: MakeStage) -> None:
+    on = stage()
+    on.running()
+    on.send({"usersTopic": "u2"})
+    on.until(lambda: on.control().last_verdict == "applied", "the verdict")
+    on.cluster.kubectl(
+        "patch", "tb", on.name, "-n", on.namespace, "--type=merge", "-p", '{"spec": {"control": null}}'
+    )
+    on.until(lambda: on.binding().status.control is None, "status.control to go")
+    assert on.condition() == ("", "")
 
 
 def test_a_position_broken_by_hand_is_said_and_the_topic_read_again(stage: MakeStage) -> None:

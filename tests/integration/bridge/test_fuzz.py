@@ -50,7 +50,7 @@ def test_atheris_finds_nothing() -> None:
     """Coverage-guided: it keeps inputs that reach new code. A crash leaves its input in the output."""
     command = [
         sys.executable, "-m", "tests.support.control_atheris", "-runs=100000", "-max_len=400", "-seed=7",
-        "-max_total_time=15", "-print_final_stats=1", "-artifact_prefix=/dev/null",
+        "-max_total_time=10", "-print_final_stats=1", "-artifact_prefix=/dev/null",
     ]  # fmt: skip
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'operator'}:{ROOT}"}
     ended = subprocess.run(

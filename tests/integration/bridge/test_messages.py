@@ -270,3 +270,22 @@ def test_huge_and_odd_messages_reach_the_dead_letter_topic_whole(stage: MakeStag
     on.send({"usersTopic": "still-alive"})
     on.until_three("still-alive", "a1", "left")
     assert bridge.healthy()
+
+
+def test_answers_that_cannot_be_sent_are_said_and_stop_nothing(stage: MakeStage) -> None:
+    on = stage(answers=True)
+    on.broker.delete_topic(f"{on.topic}-receipts")
+    on.broker.delete_topic(f"{on.topic}-dead")
+    on.broker.create_topic(f"{on.topic}-dead", max_message_bytes="100000")
+    on.running()
+    on.send(b"x" * 500_000, {"usersTopic": "u2"})
+    on.until_three("u2", "a1", "left")
+    (dead,) = on.read_all(f"{on.topic}-dead", 1)
+    assert dead.value() == b"x" * 4_096, "what the topic takes of it"
+    assert dict(dead.headers() or [])["topicbinding-cut-from"] == b"500000"
+    said = on.until(
+        lambda: [each for each in on.events() if each["reason"] == "ControlAnswerDropped"], "it is said", 40
+    )
+    assert "-receipts" in said[0]["message"]
+    on.send({"usersTopic": "u3"})
+    on.until_three("u3", "a1", "left")
