@@ -171,22 +171,36 @@ class Reconciler:
 
     def _report(self, key: Key, planned: Plan, trouble: Failure | None, done: list[Action]) -> None:
         """One status write, last and only if something differs; Events when it has succeeded."""
-        seen = self._cache.observe(key)
-        if seen is None or seen.binding.meta.deleted_at:
+        try:
+            seen = self._write_status(key, planned, trouble)
+        except StaleError:
+            # The bridge or a person was faster. An old view must not overwrite what it has not seen: above
+            # all
+            # the greatest number ever given only grows.
+            self._read_again(key, ())
+            seen = self._write_status(key, planned, trouble)
+        if seen is None:
             return
-        self._uids[key] = seen.binding.meta.uid
-        situation = understand(seen.binding, seen.generations, seen.pods, seen.service)
-        status = describe(situation, self._clock(), self._policy, planned.waiting, trouble)
-        if status != seen.binding.status:
-            self._write_status(seen, status)
         # People read of the flip first, and then of who lingers because of it.
         for action in sorted(done, key=lambda each: isinstance(each, Retire)):
             self._reporter.tell(seen.binding, action)
+        situation = understand(seen.binding, seen.generations, seen.pods, seen.service)
         leaving = {each.number for each in situation.having(Role.LEAVING)}
         if leaving:
             self._retiring.setdefault(key, _Retiring()).numbers |= leaving
 
-    def _write_status(self, seen: Observation, status: TopicBindingStatus) -> None:
+    def _write_status(self, key: Key, planned: Plan, trouble: Failure | None) -> Observation | None:
+        seen = self._cache.observe(key)
+        if seen is None or seen.binding.meta.deleted_at:
+            return None
+        self._uids[key] = seen.binding.meta.uid
+        situation = understand(seen.binding, seen.generations, seen.pods, seen.service)
+        status = describe(situation, self._clock(), self._policy, planned.waiting, trouble)
+        if status != seen.binding.status:
+            self._put_status(seen, status)
+        return seen
+
+    def _put_status(self, seen: Observation, status: TopicBindingStatus) -> None:
         meta = seen.binding.meta
         body = status.wire()
         body.pop("control", None)  # the bridge's own
@@ -194,7 +208,12 @@ class Reconciler:
         manifest = {
             "apiVersion": names.API_VERSION,
             "kind": names.BINDING_KIND,
-            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+            "metadata": {
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+            },
             "status": body,
         }
         self._cache.put(BINDING, self._kube.apply_status(manifest))

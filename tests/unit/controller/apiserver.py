@@ -178,7 +178,10 @@ class Client:
         self._call("status")
         where = (kind.plural, manifest["metadata"]["namespace"], manifest["metadata"]["name"])
         present = copy.deepcopy(self.server.objects.get(where))
-        if present is None or present["metadata"]["uid"] != manifest["metadata"]["uid"]:
+        meta = manifest["metadata"]
+        if present is None or any(
+            present["metadata"][key] != meta[key] for key in ("uid", "resourceVersion") if key in meta
+        ):
             raise StaleError("another object")
         status = _plain(manifest["status"])
         others = [

@@ -90,6 +90,8 @@ class Promises:
         seconds = spec.linger.seconds if spec.linger.max_generations else 0
         seen = read_generation(old)
         until = self.server.now + timedelta(seconds=seconds)
+        if seen.meta.deleted_at:
+            return  # removed by a person: there is nobody left to linger
         if seen.spec.retire_at is None or (seconds and seen.spec.retire_at < until):
             raise PromiseBrokenError(f"3: generation {was} is left without its linger")
         self.promised[seen.meta.uid] = until
