@@ -57,6 +57,9 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
     ),
 }
 
+MOST_ROWS: Final = 2000
+"""Rows kept before a table begins anew with what its source still has: Events and messages come for ever."""
+
 Row = dict[str, Any]
 FetchControl = Callable[[Key], Awaitable[list[Row]]]
 
@@ -77,6 +80,7 @@ class BuiltinChannel(Channel):
         self._down_seconds = down_seconds
         self._ids: dict[Hashable, int] = {}
         self._rows: dict[int, Row] = {}
+        self._anew = False
         self._mirror = Mirror(0, ring_frames=settings.ring_frames, ring_bytes=settings.ring_bytes)
         self.retarget()
 
@@ -89,14 +93,22 @@ class BuiltinChannel(Channel):
             self._show(self.rows())
         self.look()
 
+    def _begin_anew(self) -> None:
+        """Forget the rows: the next ones are a snapshot. Rows of a stream are never deleted one by one."""
+        self._ids.clear()
+        self._rows.clear()
+        self._anew = True
+
     def _show(self, rows: list[tuple[Hashable, Row]]) -> None:
+        if len(self._rows) > MOST_ROWS:
+            self._begin_anew()
         changed: list[Row] = []
         for identity, row in rows:
             number = self._ids.setdefault(identity, len(self._ids))
             if self._rows.get(number) != row:
                 self._rows[number] = row
                 changed.append({ROW_ID: number, **row})
-        if self._mirror.complete and not changed:
+        if self._mirror.complete and not changed and not self._anew:
             return
         schema = SCHEMAS[self.table]
         header = {
@@ -105,7 +117,8 @@ class BuiltinChannel(Channel):
             "rows": len(self._rows),
             "ts": int(time.time() * 1000),
         }
-        if not self._mirror.complete:
+        if not self._mirror.complete or self._anew:
+            self._anew = False
             self._mirror.reset(header, [pa.Table.from_pylist(changed, schema=schema)])
         else:
             self._mirror.add(header, pa.Table.from_pylist(changed, schema=schema))
@@ -198,7 +211,10 @@ class ControlChannel(BuiltinChannel):
             entry = self._directory.get(self.key)
             if entry is not None and entry.binding is not None and entry.binding.spec.control is not None:
                 try:
-                    self._fetched = await self._fetch(self.key)
+                    fetched = await self._fetch(self.key)
+                    if self._fetched is None:
+                        self._begin_anew()  # the message from the status is among the fetched ones
+                    self._fetched = fetched
                     self._show(self.rows())
                 except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
                     log.debug("bridge of %s cannot be asked: %s", self.key, error)

@@ -108,7 +108,7 @@ class Page {
         const same = this.shown && this.shown.namespace === namespace && this.shown.name === name;
         if (same && this.shown.table === wanted.table) return;
         byId("empty").hidden = true;
-        document.body.classList.remove("menu-open");
+        this.closeMenu();
         if (!same) this.openBinding(wanted);
         this.openTable(wanted, parameters);
     }
@@ -304,6 +304,9 @@ class Page {
             const open = document.body.classList.toggle("menu-open");
             byId("menu").setAttribute("aria-expanded", String(open));
         };
+        byId("bindings").addEventListener("click", (event) => {
+            if (event.target.closest("a")) this.closeMenu();
+        });
         byId("configure").onclick = () => this.configure();
         byId("reset").onclick = () => {
             byId("search").value = "";
@@ -319,6 +322,11 @@ class Page {
         };
         for (const format of ["csv", "arrow"]) byId(`download-${format}`).onclick = () => this.download(format);
         addEventListener("keydown", (event) => this.key(event));
+    }
+
+    closeMenu() {
+        document.body.classList.remove("menu-open");
+        byId("menu").setAttribute("aria-expanded", "false");
     }
 
     async configure() {

@@ -238,7 +238,8 @@ function themeName() {
 class Marks {
     #before = new Map();
     #marked = new Map();
-    #place = "";
+    #start = "";
+    #seen = { lastY: -1, rows: 0 };
     #grid = null;
 
     forget() {
@@ -264,11 +265,14 @@ class Marks {
         const flat = model && !model._config.group_by.length && !model._config.split_by.length;
         const now = performance.now();
         const seen = new Map();
-        // A row that was not there before is new only if the same part of the same view was looked at: otherwise
-        // the person scrolled, sorted or filtered.
-        const place = model?._last_window ? `${model._last_window.start_row} ${model._last_window.start_col}` : "";
-        const still = place === this.#place && this.#before.size > 0;
-        this.#place = place;
+        // A row that was not there before is new only where the person did not just scroll, sort or filter: among the
+        // rows that were visible, or behind what was the last row.
+        const window = model?._last_window;
+        const still = window !== undefined && this.#before.size > 0 && this.#start === `${window.start_row} ${window.start_col}`;
+        const { lastY, rows } = this.#seen;
+        const isNew = (y) => still && (y <= lastY || y >= rows);
+        this.#start = window ? `${window.start_row} ${window.start_col}` : "";
+        let y = -1;
         for (const cell of grid.regular_table.querySelectorAll("tbody td")) {
             const meta = grid.regular_table.getMeta(cell);
             const id = flat && meta ? model._ids[meta.y - meta.y0]?.[0] : undefined;
@@ -279,7 +283,8 @@ class Marks {
             const key = `${id}\u0000${model._column_paths[meta.x]}`;
             const value = cell.textContent;
             const before = this.#before.get(key);
-            const changed = before === undefined ? still : before !== value;
+            const changed = before === undefined ? isNew(meta.y) : before !== value;
+            y = Math.max(y, meta.y);
             if (changed) this.#marked.set(key, now);
             seen.set(key, value);
             const since = now - (this.#marked.get(key) ?? -Infinity);
@@ -288,6 +293,7 @@ class Marks {
         }
         for (const [key, at] of this.#marked) if (now - at > MARK_MS) this.#marked.delete(key);
         this.#before = seen;
+        this.#seen = { lastY: y, rows: model?._num_rows ?? 0 };
     }
 
     // Cells are reused for other rows: the animation starts where that row's has arrived.
