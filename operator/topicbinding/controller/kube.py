@@ -44,7 +44,12 @@ def configured(connections: int) -> client.ApiClient:
     except config.ConfigException:
         config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
     settings.connection_pool_maxsize = connections
-    settings.retries = False  # the queue tries again, with what it knows then
+    # A kept connection may have been closed meanwhile: reads are tried once more. Anything else is the
+    # queue's to
+    # try again, with what it knows then.
+    settings.retries = urllib3.Retry(
+        total=1, redirect=0, status=0, allowed_methods=["GET"], raise_on_status=False
+    )
     return client.ApiClient(settings)
 
 

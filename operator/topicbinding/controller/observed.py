@@ -91,6 +91,7 @@ class SeenBinding:
     meta: Meta
     spec: TopicBindingSpec
     status: TopicBindingStatus
+    wanted: str  # hash of the wished choice: asked for often, so worked out once
 
     @property
     def paused(self) -> bool:
@@ -191,7 +192,7 @@ class SeenService:
 
 def read_binding(manifest: Mapping[str, Any]) -> SeenBinding:
     model = TopicBinding.read(manifest)
-    return SeenBinding(_meta(manifest), model.spec, model.status)
+    return SeenBinding(_meta(manifest), model.spec, model.status, choice_hash(model.spec.choice))
 
 
 def read_generation(manifest: Mapping[str, Any]) -> SeenGeneration:

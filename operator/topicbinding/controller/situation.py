@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from topicbinding.api import CheckpointType, Phase, SparkSpec, choice_hash, names
+from topicbinding.api import CheckpointType, Phase, SparkSpec, names
 from topicbinding.controller.observed import (
     DriverFailures,
     Failure,
@@ -131,7 +131,7 @@ def understand(
             for each in pods
             if each.number in ours and each.meta.owner == ours[each.number].meta.uid
         },
-        wanted=choice_hash(binding.spec.choice),
+        wanted=binding.wanted,
     )
 
 

@@ -176,8 +176,10 @@ def _previous(situation: Situation) -> Previous | None:
     """What a rollback goes back to: what is served, while something else is wished for; else what was served
     before it."""
     active, service = situation.active, situation.service
-    if active is not None and active.choice is not None and active.choice_hash != situation.wanted:
-        return Previous(generation=active.number, choice=active.choice)
+    if active is not None and active.choice_hash != situation.wanted:
+        choice = active.choice
+        if choice is not None:
+            return Previous(generation=active.number, choice=choice)
     if service is not None and service.previous is not None:
         return service.previous
     before = situation.binding.status.previous
