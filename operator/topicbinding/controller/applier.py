@@ -27,6 +27,7 @@ from topicbinding.controller.observed import (
 )
 from topicbinding.controller.ports import (
     BINDING,
+    CLAIM,
     GENERATION,
     POD,
     SERVICE,
@@ -73,6 +74,7 @@ class Applier:
         return trouble
 
     def forget(self, uid: str) -> None:
+        """The binding of this uid is gone."""
         self._applied.pop(uid, None)
 
     def _do(self, key: Key, seen: Observation, action: act.Action) -> bool:
@@ -200,10 +202,10 @@ class Applier:
 
     def _create_driver(self, seen: Observation, number: int) -> None:
         generation = self._generation(seen, number)
-        self._ensure(generation.meta.uid, manifests.headless_service(generation))
+        self._ensure(seen.binding.meta.uid, manifests.headless_service(generation))
         claim = manifests.checkpoint_claim(generation)
         if claim is not None:
-            self._ensure(generation.meta.uid, claim)
+            self._ensure(seen.binding.meta.uid, claim)
         pod = self._kube.create(manifests.driver_pod(generation, self._settings))
         self._cache.put(POD, pod)
 
@@ -236,7 +238,9 @@ class Applier:
             resource_version=generation.meta.resource_version,
             foreground=True,
         )
-        self.forget(generation.meta.uid)
+        known = self._applied.get(seen.binding.meta.uid, {})
+        known.pop((SERVICE.kind, generation.meta.name), None)
+        known.pop((CLAIM.kind, names.checkpoint_claim(generation.meta.name)), None)
         self._look(GENERATION, key, generation.meta.name)
 
     def _rollback(self, seen: Observation, choice: Choice | None) -> None:

@@ -46,7 +46,7 @@ async def run(settings: Settings, cache: Cache, reconciler: Reconciler, queue: W
         group = kind.api_version.rpartition("/")[0]
         version = kind.api_version.rpartition("/")[2]
         watch = kopf.on.event(group, version, kind.plural, registry=registry)
-        watch(_handler(kind, settings, cache, queue))
+        watch(_handler(kind, cache, queue))
     await _first_look(reconciler)
     for key in cache.bindings():
         queue.wake(key)
@@ -76,11 +76,9 @@ async def run(settings: Settings, cache: Cache, reconciler: Reconciler, queue: W
 Handler = Callable[..., Coroutine[Any, Any, None]]
 
 
-def _handler(kind: Kind, settings: Settings, cache: Cache, queue: WakeQueue) -> Handler:
+def _handler(kind: Kind, cache: Cache, queue: WakeQueue) -> Handler:
     async def seen(event: kopf.RawEvent, **_: Any) -> None:
         manifest: Any = event["object"]
-        if not settings.serves(manifest["metadata"]["namespace"]):
-            return
         take = cache.drop if event["type"] == "DELETED" else cache.put
         key = take(kind, manifest)
         if key is not None:

@@ -28,6 +28,8 @@ from topicbinding.api import (
 
 Manifest = dict[str, Any]
 
+# On a binding: which controller serves it, where there are several; none means the ordinary one.
+ANNOTATION_CONTROLLER = f"{names.GROUP}/controller"
 # Annotations that only the controller writes and reads, on its own generations.
 ANNOTATION_WAS_ACTIVE = f"{names.GROUP}/was-active"
 ANNOTATION_WISHED_AT = f"{names.GROUP}/wished-at"
@@ -96,6 +98,10 @@ class SeenBinding:
     @property
     def paused(self) -> bool:
         return self.meta.annotations.get(names.ANNOTATION_PAUSED, "").lower() == "true"
+
+    @property
+    def controller_class(self) -> str:
+        return self.meta.annotations.get(ANNOTATION_CONTROLLER, "")
 
     @property
     def rollback_requested(self) -> bool:

@@ -68,10 +68,13 @@ class Reconciler:
 
     def pass_over(self, key: Key) -> float | None:
         """Seconds until time alone may change something; None: only news will."""
-        if self._cache.observe(key) is None:
+        seen = self._cache.observe(key)
+        if seen is None:
             self._forget(key)
             self._report_unreadable(key)
             return None
+        if seen.binding.controller_class != self._settings.controller_class:
+            return None  # somebody else's
         done: list[Action] = []
         trouble: Failure | None = None
         planned = Plan()
@@ -294,15 +297,11 @@ class Reconciler:
         for namespace in self._settings.watch_namespaces or (None,):
             for kind, labels in ((GENERATION, ours), (POD, ours), (SERVICE, ours), (BINDING, {})):
                 found, version = self._kube.find(kind, namespace, labels)
-                served = [each for each in found if self._settings.serves(each["metadata"]["namespace"])]
-                moved |= self._cache.replace_all(kind, served, version, namespace)
+                moved |= self._cache.replace_all(kind, found, version, namespace)
             bridges, _ = self._kube.find(DEPLOYMENT, namespace, ours | {names.LABEL_COMPONENT: "bridge"})
             for each in bridges:
                 meta: dict[str, Any] = each["metadata"]
-                if self._settings.serves(meta["namespace"]):
-                    self._cache.note_bridge(
-                        (meta["namespace"], meta["labels"][names.LABEL_BINDING]), there=True
-                    )
+                self._cache.note_bridge((meta["namespace"], meta["labels"][names.LABEL_BINDING]), there=True)
         return moved
 
 

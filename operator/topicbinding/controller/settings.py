@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,8 +25,10 @@ class Settings(BaseModel):
     """Where the gateway runs. Wrong: drivers refuse the gateway's token and its network traffic."""
     watch_namespaces: tuple[str, ...] = ()
     """Namespaces to serve; none means all, which needs cluster-wide permissions."""
-    ignore_namespaces: tuple[str, ...] = ()
-    """Namespaces to leave alone when all are served, `*` allowed: another controller serves them."""
+    controller_class: str = Field("", max_length=63)
+    """Serves the bindings whose annotation topicbinding.dev/controller says so; by default those without
+    it. Two
+    controllers of one class do no harm, but each would give a bridge another image."""
     control_image: str = Field("topicbinding-control:dev", min_length=1)
     """Image of bridges: the controller's own, so that they are always of one version."""
     spark_image: str = Field("topicbinding-spark:dev", min_length=1)
@@ -98,11 +99,6 @@ class Settings(BaseModel):
     @property
     def gateway_subject(self) -> str:
         return f"system:serviceaccount:{self.system_namespace}:topicbinding-gateway"
-
-    def serves(self, namespace: str) -> bool:
-        if self.watch_namespaces:
-            return namespace in self.watch_namespaces
-        return not any(fnmatchcase(namespace, pattern) for pattern in self.ignore_namespaces)
 
     @property
     def policy(self) -> Policy:

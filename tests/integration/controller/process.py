@@ -52,8 +52,7 @@ def make_namespace(cluster: Cluster, namespace: str) -> None:
     cluster.kubectl(
         "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted",
     )  # fmt: skip
-    # The release is called differently from the installed one, and only roles are taken from it: an installed
-    # controller and this one stay apart by namespace.
+    # Only roles are taken from it. An installed controller and this one stay apart by the bindings' class.
     chart = str(ROOT / "deploy" / "helm" / "topicbinding")
     rendered = subprocess.run(
         [
@@ -98,6 +97,7 @@ def controller(cluster: Cluster, namespace: str, **settings: str) -> Iterator[Co
             "TB_WATCH_NAMESPACES": namespace,
             "TB_SYSTEM_NAMESPACE": namespace,
             "TB_DRIVER_SCHEDULER": NOBODY,
+            "TB_CONTROLLER_CLASS": NOBODY,
             "TB_PORT": "0",
             **{f"TB_{name.upper()}": value for name, value in settings.items()},
         }

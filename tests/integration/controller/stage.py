@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tests.integration.controller.process import NOBODY
 from tests.standin.api import GENERATIONS, Api
 from tests.standin.crowd import Crowd
 from tests.support.cluster import Cluster
@@ -28,7 +29,8 @@ def binding(name: str, **spec: Any) -> Manifest:
     return {
         "apiVersion": "topicbinding.dev/v1alpha1",
         "kind": "TopicBinding",
-        "metadata": {"name": name},
+        # Not for the installed controller, if there is one.
+        "metadata": {"name": name, "annotations": {"topicbinding.dev/controller": NOBODY}},
         "spec": said | spec,
     }
 

@@ -49,13 +49,6 @@ def test_settings_come_from_the_environment_and_say_what_is_wrong() -> None:
         Settings.from_environment({"TB_WORKERS": "none"})
 
 
-def test_namespaces_are_served_or_left_alone() -> None:
-    assert Settings(watch_namespaces=("a",)).serves("a")
-    assert not Settings(watch_namespaces=("a",)).serves("b")
-    assert not Settings(ignore_namespaces=("tbc-*",)).serves("tbc-bench")
-    assert Settings(ignore_namespaces=("tbc-*",)).serves("shop")
-
-
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 1), (2, 2), (5, 16), (7, 60), (1000, 60)])
 def test_waits_double_up_to_the_cap(failures: int, seconds: int) -> None:
     assert Policy().retry_after(failures).total_seconds() == seconds

@@ -435,3 +435,14 @@ def test_rollback_of_a_wish_that_is_not_served_goes_back_to_what_is_served(world
     previous = world.binding.status.previous
     assert previous is not None
     assert (previous.generation, previous.choice.users_topic) == (1, "users-v1")
+
+
+def test_a_binding_of_another_class_is_left_alone(world: World) -> None:
+    world.apply()
+    world.annotate("topicbinding.dev/controller", "another")
+    world.settle()
+    assert world.generations() == {}
+    assert world.binding.status.conditions == ()
+    world.annotate("topicbinding.dev/controller", None)
+    world.settle()
+    assert sorted(world.generations()) == [1]
