@@ -79,6 +79,7 @@ class Position(Model):
     counts: VerdictCounts = VerdictCounts()
     trail: tuple[Trace, ...] = ()
     awaited: Awaited | None = None
+    writer: str | None = Field(None, description="The bridge process that wrote it.")
 
     def annotation(self) -> str:
         data = self.wire()

@@ -76,6 +76,10 @@ class Session:
         self._next = dict(start.offsets)
         self._known = {(each.partition, each.offset): each for each in start.kept.trail} if start.kept else {}
         self._awaited = start.kept.awaited if start.kept else None
+        self._ended: Awaited | None = None
+        # Offsets whose answers are ours to send: another bridge sends those of its own patches.
+        self._ours = start.kept.offsets if start.kept else {}
+        self._in_flight: tuple[Position, Folded, Awaited | None] | None = None
         self._settled_at = float("-inf")
 
     def read_to_the_end(self, turn: Callable[[], None]) -> None:
@@ -155,15 +159,17 @@ class Session:
             self._journal.became(self._awaited.partition, self._awaited.offset, now)
             if now.end is not None:
                 self._end(self._awaited, now)
-                self._awaited = None
+                self._ended, self._awaited = self._awaited, None
         stored, _ = stored_position(seen)
         if stored is None or self.waiting or not stored.is_for(self.topic.name, self.topic.topic_id):
             return
-        answered = self._answers.answered(stored.offsets)
-        if not self._answers.idle or (answered == stored.answered and stored.awaited == self._awaited):
+        if stored.offsets != self._ours or not self._answers.idle:
+            return
+        awaited = None if stored.awaited == self._ended else stored.awaited
+        if (stored.answered, stored.awaited) == (stored.offsets, awaited):
             return
         position = stored.model_copy(
-            update={"answered": answered, "awaited": self._awaited, "trail": self._journal.trail()}
+            update={"answered": stored.offsets, "awaited": awaited, "trail": self._journal.trail()}
         )
         try:
             self._kube.patch(binding_patch(seen, None, position))
@@ -180,6 +186,10 @@ class Session:
         stored, _ = stored_position(seen)
         if stored is not None and not stored.is_for(self.topic.name, self.topic.topic_id):
             stored = None  # `resume` has said why, and this patch replaces it
+        if self._in_flight is not None:
+            if stored == self._in_flight[0]:
+                self._after(*self._in_flight)  # it had arrived; only the answer to our patch was lost
+            self._in_flight = None
         self._forget_settled(stored)
         if not self.waiting:
             return False
@@ -201,7 +211,9 @@ class Session:
                 choice=choice_hash(folded.choice),
             )
         position = self._moved(stored, folded, awaited)
+        self._in_flight = (position, folded, awaited)
         self._kube.patch(binding_patch(seen, folded.choice if folded.changed else None, position))
+        self._in_flight = None
         self._metrics.patched(self._clock() - started)
         self._after(position, folded, awaited)
         return True
@@ -216,15 +228,16 @@ class Session:
             offsets=offsets,
             answered=self._answers.answered(before) if self._answers.configured else offsets,
             counts=_sum(stored.counts if stored else VerdictCounts(), folded.counts),
-            trail=(*self._journal.trail(), *(_trace(each) for each in folded.judged[-REMEMBERED:])),
+            trail=(*self._journal.trail(), *map(_trace, folded.judged))[-REMEMBERED:],
             awaited=awaited,
+            writer=self._settings.writer,
         )
 
     def _after(self, position: Position, folded: Folded, awaited: Awaited | None) -> None:
         """The patch has succeeded: everything below only tells of it."""
         if folded.applied is not None and self._awaited is not None:
             self._end(self._awaited, Outcome(None, End.FAILED, "overtaken by a later message"))
-        self._awaited = awaited
+        self._awaited, self._ours = awaited, position.offsets
         for each in folded.judged:
             self._journal.add(Entry.of(each))
             self._answers.verdict(each, self._records.get((each.heard.partition, each.heard.offset)))
@@ -239,8 +252,8 @@ class Session:
         beat = datetime.now(UTC) if folded.counts.unchanged else None
         self._reporter.control(position, self._journal.last(), beat)
         self._reporter.verdicts(self.topic, position, folded)
-        self._drop_held()
         self._carried = self._carried_onto = None
+        self._forget_settled(position)
 
     def _recall(self, record: Record) -> None:
         """A message of the past: for control_raw, and for the answers a crash may have kept back."""
@@ -271,6 +284,11 @@ class Session:
                 waiting.popleft()
             if not waiting:
                 del self._pending[number]
+        for number, offset in [
+            where for where in self._records if where[1] < (stored.next_of(where[0]) or 0)
+        ]:
+            record = self._records.pop((number, offset))
+            self._record_bytes -= len(record.value or b"") + len(record.key or b"")
         for name, offset in stored.offsets.items():
             if name.isdigit() and int(name) in self._next:
                 self._next[int(name)] = max(self._next[int(name)], offset)
@@ -305,9 +323,6 @@ class Session:
             if each.verdict is Verdict.REJECTED:  # what it is cannot change any more
                 self._answers.verdict(each, self._records.get((each.heard.partition, each.heard.offset)))
         self._answers.pump()
-        self._drop_held()
-
-    def _drop_held(self) -> None:
         self._pending.clear()
         self._records.clear()
         self._record_bytes = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from topicbinding.api import names
@@ -17,6 +18,8 @@ class BridgeSettings:
     namespace: str
     binding: str
     pod_name: str = "topicbinding-bridge"
+    # Tells this process's own writing from another bridge's.
+    writer: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     # Whose token may read control_raw. Empty: nobody's.
     gateway_subject: str = ""
     listen_host: str = "0.0.0.0"  # noqa: S104 - a pod's own address; a NetworkPolicy says who reaches it

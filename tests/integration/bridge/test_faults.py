@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition
 
 from tests.integration.bridge.conftest import Stage
 from tests.support.bridge_process import GATEWAY_ACCOUNT, Bridge
-from tests.support.dying_bridge import POINTS
+from tests.support.dying_bridge import LOST_ANSWER, POINTS
 from tests.support.waiting import eventually
 
 MakeStage = Callable[..., Stage]
@@ -52,6 +52,24 @@ def test_killed_at_any_point_an_application_is_neither_lost_nor_repeated(
     on.until(lambda: any(each["reason"] == "ControlApplied" for each in on.events()), "the Event")
     # Nothing is left to be told again at the next start.
     on.until(lambda: on.position()["answered"] == {"0": 1}, "answered to be stored")
+
+
+def test_a_patch_whose_answer_is_lost_is_told_once_and_not_repeated(stage: MakeStage) -> None:
+    on = stage(answers=True)
+    before = on.raw()["metadata"]["generation"]
+    bridge = on.bridge("tests.support.dying_bridge", LOST_ANSWER).start()
+    on.until_listening(bridge)
+    on.send({"usersTopic": "u2"}, b"junk")
+    on.until(lambda: on.control().last_verdict == "rejected", "both verdicts in the status")
+    on.send({"usersTopic": "u3"})
+    on.until_three("u3", "a1", "left")
+    assert on.raw()["metadata"]["generation"] == before + 2
+    counts = on.until(lambda: on.control().counts.applied == 2 and on.control().counts, "counts")
+    assert (counts.applied, counts.rejected, counts.unchanged) == (2, 1, 0)
+    told = [json.loads(each.value() or b"") for each in on.read_all(f"{on.topic}-receipts", 3)]
+    first = [(each["offset"], each["verdict"]) for each in told if each["verdict"] != "failed"]
+    assert first == [(0, "applied"), (1, "rejected"), (2, "applied")]
+    assert len(on.read_all(f"{on.topic}-dead", 1)) == 1
 
 
 def test_what_was_said_before_a_restart_is_still_in_control_raw(stage: MakeStage) -> None:
