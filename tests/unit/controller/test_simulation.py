@@ -181,6 +181,8 @@ class Simulation:
         world = self.world
         world.annotate(names.ANNOTATION_PAUSED, None)
         world.apply(state="Running", failedRetentionSeconds=20, progressDeadlineSeconds=300)
+        for controller in self.pair:
+            controller.reconciler.read_everything()  # as every controller does now and then
         for _ in range(80):
             world.kubelet()
             for number, pod in world.pods().items():
