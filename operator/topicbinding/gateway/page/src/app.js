@@ -180,6 +180,7 @@ class Page {
         this.shown = wanted;
         this.live = { state: "swapping", reason: "opening" };
         this.rates = [];
+        this.drawn = null;
         this.charts.clear();
         let view = readView(parameters.get("view"));
         let search = parameters.get("q") ?? "";
@@ -191,14 +192,16 @@ class Page {
             if (table !== this.table) return;
             if (!opened) {
                 opened = true;
-                this.grid.open(wanted.table, arrow, view, search);
+                this.grid.open(wanted.table, arrow, view, search).then(() => this.gridShows(table, header.generation));
                 view = search = null;
             } else if (kind === "delta") {
                 this.grid.update(arrow);
                 if (header.newestEventTime) this.charts.sampleFreshness(Date.now() - this.offset - header.newestEventTime);
             } else {
-                this.grid.replace(arrow);
-                if (kind === "swap") this.flash();
+                this.grid.replace(arrow).then(() => {
+                    this.gridShows(table, header.generation);
+                    if (kind === "swap") this.flash();
+                });
             }
         });
         table.onFrame((header) => {
@@ -221,6 +224,13 @@ class Page {
         setTimeout(() => this.topKeys(), 600);
     }
 
+    /** The grid has drawn the rows of a generation: only now does the head speak of it. */
+    gridShows(table, generation) {
+        if (table !== this.table) return;
+        this.drawn = generation;
+        this.render();
+    }
+
     flash() {
         this.rates = [];
         const panel = byId("panel-table");
@@ -239,7 +249,10 @@ class Page {
     aged() {
         const since = this.heard ? performance.now() - this.heard : 0;
         const age = this.live.heardAge === null || this.live.heardAge === undefined ? null : this.live.heardAge + since;
-        return { ...this.live, ageMs: age };
+        const moving = this.drawn !== null && this.live.generation && this.live.generation !== this.drawn;
+        if (!moving || this.live.state === "lost") return { ...this.live, ageMs: age };
+        const reason = `moving to generation ${this.live.generation}`;
+        return { ...this.live, state: "swapping", reason, generation: this.drawn, sources: null, ageMs: age };
     }
 
     render() {

@@ -28,6 +28,7 @@ export class Grid {
     #names = 0;
     #schema = null;
     #columns = [];
+    #arrowSchema = null;
     #work = Promise.resolve();
     #waiting = [];
     #timer = 0;
@@ -66,9 +67,8 @@ export class Grid {
         return this.#queue(async () => {
             this.#drop();
             this.#marks.forget();
-            const schema = await this.#schemaOf(arrow);
-            if (schema === this.#schema) await this.#table.replace(arrow);
-            else await this.#fresh(arrow, await this.view());
+            if (this.#table && sameBytes(schemaOf(arrow), this.#arrowSchema)) await this.#table.replace(arrow);
+            else await this.#fresh(arrow, this.#table ? await this.view() : null);
         });
     }
 
@@ -153,6 +153,7 @@ export class Grid {
         const before = this.#table;
         const name = `rows ${++this.#names}`;
         this.#table = await this.#engine.table(arrow, { index: ROW, name });
+        this.#arrowSchema = schemaOf(arrow).slice();
         this.#columns = (await this.#table.columns()).filter((column) => column !== ROW);
         this.#schema = JSON.stringify(await this.#table.schema());
         this.#marks.forget();
@@ -168,15 +169,6 @@ export class Grid {
         });
         await before?.delete({ lazy: true });
         await this.#marks.follow(this.#viewer);
-    }
-
-    async #schemaOf(arrow) {
-        const probe = await this.#engine.table(arrow, { index: ROW });
-        try {
-            return JSON.stringify(await probe.schema());
-        } finally {
-            await probe.delete();
-        }
     }
 
     #plain() {
@@ -228,6 +220,15 @@ export class Grid {
         );
         this.onView(different);
     }
+}
+
+/** The schema message at the beginning of an Arrow stream: a mark, the length of the metadata, the metadata. */
+function schemaOf(arrow) {
+    return arrow.subarray(0, 8 + new DataView(arrow.buffer, arrow.byteOffset).getInt32(4, true));
+}
+
+function sameBytes(one, other) {
+    return other !== null && one.length === other.length && one.every((byte, index) => byte === other[index]);
 }
 
 function themeName() {
