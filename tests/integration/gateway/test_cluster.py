@@ -61,7 +61,11 @@ def binding(namespace: str, name: str = "orders") -> dict[str, Any]:
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.BINDING_KIND,
-        "metadata": {"namespace": namespace, "name": name},
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            "annotations": {"topicbinding.dev/controller": "this-test"},
+        },
         "spec": {
             "usersTopic": "users-v1",
             "accountsTopic": "accounts-v1",
