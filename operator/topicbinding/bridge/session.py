@@ -160,8 +160,8 @@ class Session:
             if now.end is not None:
                 self._end(self._awaited, now)
                 self._ended, self._awaited = self._awaited, None
-        stored, _ = stored_position(seen)
-        if stored is None or self.waiting or not stored.is_for(self.topic.name, self.topic.topic_id):
+        stored = self._stored(seen)
+        if stored is None or self.waiting:
             return
         if stored.offsets != self._ours or not self._answers.idle:
             return
@@ -183,9 +183,7 @@ class Session:
     def _settle_onto(self, seen: dict[str, Any], refused: str | None) -> bool:
         started = self._clock()
         binding = TopicBinding.read(seen)
-        stored, _ = stored_position(seen)
-        if stored is not None and not stored.is_for(self.topic.name, self.topic.topic_id):
-            stored = None  # `resume` has said why, and this patch replaces it
+        stored = self._stored(seen)
         if self._in_flight is not None:
             if stored == self._in_flight[0]:
                 self._after(*self._in_flight)  # it had arrived; only the answer to our patch was lost
@@ -217,6 +215,11 @@ class Session:
         self._metrics.patched(self._clock() - started)
         self._after(position, folded, awaited)
         return True
+
+    def _stored(self, seen: dict[str, Any]) -> Position | None:
+        """The position, if it speaks of this very topic. If not, `resume` has said why, and we replace it."""
+        stored, _ = stored_position(seen)
+        return stored if stored and stored.is_for(self.topic.name, self.topic.topic_id) else None
 
     def _moved(self, stored: Position | None, folded: Folded, awaited: Awaited | None) -> Position:
         offsets = _by_name(self._next)
@@ -316,7 +319,7 @@ class Session:
         """Folds a long backlog down to its effect, so that memory stays flat however long it is."""
         if self._carried_onto is None:
             seen = self._kube.latest()
-            self._carried_onto = (_base(TopicBinding.read(seen)), stored_position(seen)[0])
+            self._carried_onto = (_base(TopicBinding.read(seen)), self._stored(seen))
         folded = fold(self._carried_onto[0], self._in_order(), self._carried)
         self._carried = folded.carried
         for each in folded.judged:
