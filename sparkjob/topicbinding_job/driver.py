@@ -89,20 +89,21 @@ class Driver:
         self._state.number = generation.spec.number
         self._check_storage(generation)
         self._reporter.start()
-        with ThreadPoolExecutor(1, thread_name_prefix="session") as starting:
-            # The JVM starts while Kafka is asked: neither needs the other.
-            session = starting.submit(self._start_session, generation)
-            if generation.spec.source is None:
-                generation = self._stand_by(session.result())
-            source = generation.spec.source
-            if source is None:
-                raise Stopped
-            if self._state.phase is not Phase.STARTING:
-                self._state.move(Phase.STARTING, "Starting")
-            kafka = self._kafka(source)
-            topics, plan = self._plan(source, kafka[0], generation)
-            self._pin(plan)
-            self._read_tables(session.result(), generation, source, kafka[1], topics, plan)
+        # The JVM starts while Kafka is asked: neither needs the other, and bad news must not wait for it.
+        starting = ThreadPoolExecutor(1, thread_name_prefix="session")
+        session = starting.submit(self._start_session, generation)
+        starting.shutdown(wait=False)
+        if generation.spec.source is None:
+            generation = self._stand_by(session.result())
+        source = generation.spec.source
+        if source is None:
+            raise Stopped
+        if self._state.phase is not Phase.STARTING:
+            self._state.move(Phase.STARTING, "Starting")
+        kafka = self._kafka(source)
+        topics, plan = self._plan(source, kafka[0], generation)
+        self._pin(plan)
+        self._read_tables(session.result(), generation, source, kafka[1], topics, plan)
 
     def close(self) -> None:
         """Stop reading; the tables stay readable."""

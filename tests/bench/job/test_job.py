@@ -52,9 +52,8 @@ def calibration() -> float:
 
 @pytest.fixture(scope="module", autouse=True)
 def _printed() -> Iterator[None]:
-    print(
-        f"\ncalibration before: {calibration():.2f} s; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    )
+    cores = os.cpu_count()
+    print(f"\ncalibration before: {calibration():.2f} s; load {os.getloadavg()[0]:.1f} on {cores} cores")
     yield
     print(f"calibration after: {calibration():.2f} s; load {os.getloadavg()[0]:.1f}\n")
     width = max(len(what) for what, _, _ in LINES)

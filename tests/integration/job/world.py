@@ -152,14 +152,17 @@ class DriverProcess:
         self.port = port or free_port()
         self._env = dict(env or {})
         self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
         self.log = directory / "driver.log"
 
     def start(self, generation: Mapping[str, Any]) -> Self:
         (self.directory / "generation.json").write_text(json.dumps(generation))
         scratch = self.directory / "tmp"
         scratch.mkdir(exist_ok=True)
+        self._starts += 1
         env = os.environ | {
             "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'sparkjob'}",
+            "POD_UID": self._pod,
             "TB_NAMESPACE": "test",
             "TB_GENERATION": generation["metadata"]["name"],
             "TB_GENERATION_DIR": str(self.directory),
@@ -188,6 +191,10 @@ class DriverProcess:
         fresh.replace(self.directory / "generation.json")
 
     @property
+    def _pod(self) -> str:
+        return f"pod-{self._starts}"
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -201,7 +208,8 @@ class DriverProcess:
     def wait_phase(self, *phases: str, seconds: float = 180) -> dict[str, Any]:
         def probe() -> dict[str, Any] | None:
             status = self.status
-            if status.get("phase") in phases:
+            # What an earlier run said does not count.
+            if status.get("phase") in phases and status.get("podUid") == self._pod:
                 return status
             if self._process is not None and self._process.poll() is not None:
                 raise AssertionError(f"the driver ended with {self._process.returncode}\n{self.tail()}")
