@@ -1,6 +1,6 @@
 #!/bin/sh
 # Starts one broker of the development Kafka. Everything it needs to know comes from the environment of the StatefulSet:
-# REPLICAS, CLUSTER_ID, HOST_PORT, HOST_SASL_PORT, SCRAM_USERNAME, SCRAM_PASSWORD, and the pod's name.
+# REPLICAS, CLUSTER_ID, POD_IP, HOST_PORT, HOST_SASL_PORT, SCRAM_USERNAME, SCRAM_PASSWORD, and the pod's name.
 set -eu
 broker=${HOSTNAME##*-}
 brokers=kafka-brokers.kafka.svc
@@ -11,6 +11,13 @@ i=0
 while [ "$i" -lt "$REPLICAS" ]; do
   voters="$voters${voters:+,}$i@kafka-$i.$brokers:9095"
   i=$((i + 1))
+done
+# After a restart of the node this pod has a new address, and for a while its own name still means the old one. A broker that
+# began with it would look for its controller there.
+patience=60
+until [ "$(getent ahostsv4 "kafka-$broker.$brokers" | cut -d' ' -f1 | head -1)" = "$POD_IP" ] || [ "$patience" = 0 ]; do
+  patience=$((patience - 1))
+  sleep 1
 done
 # HOST and HOST_SASL are the same broker seen from the machine the cluster runs on; each broker has its own port there.
 cat > /tmp/server.properties <<PROPERTIES
@@ -46,5 +53,5 @@ PROPERTIES
 java -Xmx128m -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile=/opt/kafka/log4j2.properties -cp '/opt/kafka/jars/*' \
   kafka.tools.StorageTool format --ignore-formatted --cluster-id "$CLUSTER_ID" --config /tmp/server.properties \
   --add-scram "SCRAM-SHA-512=[name=$SCRAM_USERNAME,password=$SCRAM_PASSWORD]" > /dev/null
-exec java -Xms256m -Xmx256m -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Dlog4j2.configurationFile=/opt/kafka/log4j2.properties \
+exec java -Xms256m -Xmx256m -XX:+UseSerialGC -Dsun.net.inetaddr.ttl=5 -XX:+ExitOnOutOfMemoryError -Dlog4j2.configurationFile=/opt/kafka/log4j2.properties \
   -cp '/opt/kafka/jars/*' kafka.Kafka /tmp/server.properties

@@ -45,6 +45,7 @@ def start(settings: Settings, *, systemd: bool, missing_sys_resource: bool) -> N
     log = settings.cache / "logs" / "dockerd.log"
     with step("engine", "start dockerd"):
         _forget_dead_engine(settings)
+        firewall.remove_stale_links()
         firewall.remember(settings.cache / "network-before.json")
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as out:

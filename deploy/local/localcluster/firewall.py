@@ -7,6 +7,7 @@ from pathlib import Path
 from localcluster.shell import run
 
 MARK = "topicbinding-local"
+DOCKER_BRIDGE = re.compile(r"docker0|br-[0-9a-f]{12}")
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 # Service and pod addresses of the cluster. One that no rule catches must not leave the machine: out there
 # something else may answer it, and a test would take a stranger's answer for ours.
@@ -64,6 +65,17 @@ def remove_docker_traces() -> None:
             for chain in chains:
                 run(["iptables", "-w", "-t", table, verb, chain], check=False)
     run(["ip", "link", "delete", "docker0"], check=False)
+
+
+def remove_stale_links() -> None:
+    """The cables of containers whose engine was killed.
+
+    The kernel keeps a dead container's network for a minute or two. A container started again gets the same
+    addresses, so until then half of its packets would go to the dead one.
+    """
+    for link in json.loads(run(["ip", "-json", "link", "show", "type", "veth"], check=False).stdout or "[]"):
+        if DOCKER_BRIDGE.fullmatch(link.get("master", "")):
+            run(["ip", "link", "delete", link["ifname"]], check=False)
 
 
 def remember(place: Path) -> None:

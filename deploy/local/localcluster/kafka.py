@@ -3,13 +3,15 @@
 import base64
 import json
 import secrets
+import socket
+import struct
 from string import Template
 
 from localcluster.cluster import kubectl
 from localcluster.images import Image, inputs_digest
 from localcluster.report import Trouble, say, step
 from localcluster.settings import REPOSITORY, Settings
-from localcluster.shell import run
+from localcluster.shell import run, wait_until
 
 MANIFESTS = REPOSITORY / "deploy" / "kafka" / "manifests"
 USERNAME = "topicbinding"
@@ -47,14 +49,37 @@ def deploy(settings: Settings, image: str) -> None:
     _make_secrets(settings, image)
     _forget_other_size(settings)
     kubectl(settings, "apply", "-f", "-", stdin=broker_manifests(settings, image))
-    if "complete" in kubectl(
-        settings, "rollout", "status", "statefulset/kafka", "-n", "kafka", "--watch=false"
-    ):
+    state = kubectl(settings, "rollout", "status", "statefulset/kafka", "-n", "kafka", "--watch=false")
+    if "complete" in state and answers(settings):
         return
     with step("kafka", f"wait for {settings.kafka_replicas} broker(s)"):
-        kubectl(
-            settings, "rollout", "status", "statefulset/kafka", "-n", "kafka", "--timeout=180s", timeout=200
-        )
+        words = ("rollout", "status", "statefulset/kafka", "-n", "kafka", "--timeout=180s")
+        kubectl(settings, *words, timeout=200)
+        look = "look at `kubectl logs -n kafka kafka-0`"
+        wait_until("Kafka answers", lambda: answers(settings), seconds=120, every=1, do=look)
+
+
+def answers(settings: Settings) -> bool:
+    """Whether every broker answers on this machine's ports; true where none are mapped.
+
+    Right after a restart the API server still tells what was true before it, and the mapped port accepts
+    connections for a broker that is not there: only an answer of the broker itself counts.
+    """
+    if settings.two_nodes:
+        return True
+    return all(_api_versions(settings.kafka_port + 100 * n) for n in range(settings.kafka_replicas))
+
+
+def _api_versions(port: int) -> bool:
+    """Kafka's first question, the one without a client library: which versions do you speak?"""
+    question = struct.pack(">hhih", 18, 0, 7, -1)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=3) as connection:
+            connection.sendall(struct.pack(">i", len(question)) + question)
+            answer = connection.recv(8)
+    except OSError:
+        return False
+    return len(answer) == 8 and struct.unpack(">ii", answer)[1] == 7
 
 
 def create_topics(settings: Settings, image: str) -> None:
