@@ -193,8 +193,12 @@ def stage(
         body = {
             "apiVersion": "topicbinding.dev/v1alpha1",
             "kind": "TopicBinding",
-            # Paused: these tests play the controller themselves.
-            "metadata": {"name": name, "namespace": namespace, "annotations": {ANNOTATION_PAUSED: "true"}},
+            # These tests play the controller themselves: no installed one may serve this binding.
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "annotations": {ANNOTATION_PAUSED: "true", "topicbinding.dev/controller": "tests"},
+            },
             "spec": {
                 "usersTopic": "u1",
                 "accountsTopic": "a1",
