@@ -47,7 +47,9 @@ class Hub:
         # Arrow's first merge takes a tenth of a second; better now than under the first viewers.
         await asyncio.to_thread(warm_up)
         self._http = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=None, connect=3, sock_connect=3)
+            # No cache: a driver that was restarted has another address. No limit: streams stay open.
+            connector=aiohttp.TCPConnector(use_dns_cache=False, limit=0),
+            timeout=aiohttp.ClientTimeout(total=None, connect=3, sock_connect=3),
         )
         self.directory.listen(self._changed)
         self._task = asyncio.create_task(self._tick(), name="hub")

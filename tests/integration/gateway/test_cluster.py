@@ -1,7 +1,6 @@
 """The gateway against a real API server: the watch, its loss and return, tokens and rights.
 
-The namespaces are called tbc-*, which the installed controller leaves alone: the objects here are moved by
-the test.
+The bindings name another controller, so the installed one leaves them alone: the test moves them.
 """
 
 from __future__ import annotations
