@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from localcluster import engine
 from tests.support.cluster import ROOT, Cluster
 from tests.support.waiting import eventually
 
@@ -28,9 +29,10 @@ def standin_image(cluster: Cluster) -> str:
             digest.update(path.read_bytes())
     registry = control.rsplit("/", 1)[0]
     image = f"{registry}/standin:{digest.hexdigest()[:16]}"
+    docker = engine.require_docker_cli()
     for command in (
-        ["docker", "build", "-q", "--build-arg", f"CONTROL={control}", "-t", image, str(directory)],
-        ["docker", "push", "-q", image],
+        [docker, "build", "-q", "--build-arg", f"CONTROL={control}", "-t", image, str(directory)],
+        [docker, "push", "-q", image],
     ):
         answer = subprocess.run(
             command,
