@@ -69,9 +69,10 @@ def raise_all(settings: Settings) -> dict[str, str]:
     """Ground, images, Kafka, operator; the references of the images."""
     ground(settings)
     references = images.provide(settings, list(images.IMAGES))
-    kafka.deploy(settings, references["kafka"])
-    kafka.create_topics(settings, references["control"])
+    kafka.apply(settings, references["kafka"])
     install.deploy(settings, references)
+    kafka.wait(settings)
+    kafka.create_topics(settings, references["control"])
     return references
 
 
@@ -116,7 +117,8 @@ def deploy_kafka(settings: Settings, options: argparse.Namespace) -> None:
     with alone(settings):
         references = images.provide(settings, ["kafka", "control"])
         where = settings.with_two_nodes() if options.two_nodes else settings
-        kafka.deploy(where, references["kafka"])
+        kafka.apply(where, references["kafka"])
+        kafka.wait(where)
         kafka.create_topics(where, references["control"])
 
 

@@ -90,6 +90,8 @@ def stop(settings: Settings) -> None:
         os.kill(pid, signal.SIGTERM)
         wait_until("dockerd ends", lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid), seconds=60)
         _forget_dead_engine(settings)
+        # dockerd mounts its data directory onto itself, and leaves it so.
+        run(["umount", settings.cache / "docker"], check=False)
         firewall.remove_docker_traces()
         firewall.restore(settings.cache / "network-before.json")
 

@@ -43,12 +43,16 @@ def broker_manifests(settings: Settings, image: str) -> str:
     return "---\n".join(parts)
 
 
-def deploy(settings: Settings, image: str) -> None:
-    """The brokers, applied and waited for."""
+def apply(settings: Settings, image: str) -> None:
+    """The brokers, as they should be; they come up while other things are done."""
     kubectl(settings, "apply", "-f", MANIFESTS / "namespace.yaml")
     _make_secrets(settings, image)
     _forget_other_size(settings)
     kubectl(settings, "apply", "-f", "-", stdin=broker_manifests(settings, image))
+
+
+def wait(settings: Settings) -> None:
+    """Until every broker answers."""
     state = kubectl(settings, "rollout", "status", "statefulset/kafka", "-n", "kafka", "--watch=false")
     if "complete" in state and answers(settings):
         return

@@ -1,6 +1,7 @@
 """The image registry beside the cluster: a changed image costs one small layer, not a copy of gigabytes."""
 
 import http.client
+import os
 import tempfile
 from pathlib import Path
 
@@ -70,7 +71,12 @@ def start(settings: Settings) -> None:
             name, settings.registry_port
         ):
             run(["docker", "rm", "-f", "-v", name], check=False)
-            place = ["-p", f"127.0.0.1:{settings.registry_port}:5000", "-v", f"{name}:/var/lib/registry"]
+            place = [
+                "-p",
+                f"127.0.0.1:{settings.registry_port}:5000",
+                "-v",
+                f"{_store(settings)}:/var/lib/registry",
+            ]
             run(["docker", "run", "-d", "--name", name, "--restart", "unless-stopped", *place, _image()])
         if not _on_kind_network(name):
             run(["docker", "network", "connect", "kind", name])
@@ -80,9 +86,17 @@ def start(settings: Settings) -> None:
 
 
 def stop(settings: Settings) -> None:
-    """Remove the container and its volume."""
+    """Remove the container, and the volume if there is one."""
     run(["docker", "rm", "-f", "-v", settings.registry_container], check=False)
     run(["docker", "volume", "rm", settings.registry_container], check=False)
+
+
+def _store(settings: Settings) -> str:
+    """Where the layers are: in our cache, so that they outlive `down` and need not be pushed again.
+
+    What the registry writes belongs to root. Whoever is not root could not remove it, and gets a volume.
+    """
+    return str(settings.cache / "registry") if os.geteuid() == 0 else settings.registry_container
 
 
 def _image() -> str:
