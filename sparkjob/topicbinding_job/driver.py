@@ -7,12 +7,11 @@ kube); what is decided here is the order, what is retried, and what people are t
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -78,6 +77,7 @@ class Driver:
         self._stop = stop
         self._reporter = Reporter(port, state, settings.report_seconds)
         self._live: Live | None = None
+        self._leave_behind: Callable[[], None] = lambda: None
 
     @property
     def reporter(self) -> Reporter:
@@ -109,6 +109,8 @@ class Driver:
         """Stop reading; the tables stay readable."""
         if self._live is not None:
             self._live.close()
+        # A pod's volumes go with it; what stands elsewhere only we can remove.
+        self._leave_behind()
 
     def _read(self) -> Generation:
         while not self._stop.is_set():
@@ -188,7 +190,8 @@ class Driver:
         for name, value in jvm_system_properties(source.kafka).items():
             session._jvm.java.lang.System.setProperty(name, value)  # type: ignore[union-attr]
         spark = generation.spec.spark
-        log = TableLog(source.tables, source.join_type, spark.max_rows)
+        room = spark_session.table_bytes(self._settings.memory)
+        log = TableLog(source.tables, source.join_type, spark.max_rows, room)
         self._server.watch(log)
         self._state.log = log
         self._state.move(Phase.READING, "Reading", "; ".join(plan.notes))
@@ -198,7 +201,7 @@ class Driver:
             source=source,
             plan=plan,
             kafka=kafka,
-            checkpoint=self._checkpoint(generation),
+            checkpoint=self._checkpoint(session, generation),
             batch_rows=self._settings.batch_rows,
             tasks=self._settings.cores if inside else slots,
         )
@@ -223,18 +226,20 @@ class Driver:
         )
         self._live.run()
 
-    def _checkpoint(self, generation: Generation) -> str:
+    def _checkpoint(self, session: SparkSession, generation: Generation) -> str:
         """A directory of this run alone: a new run reads from the pinned offsets into empty tables."""
         spec = generation.spec
-        place = f"{spec.binding_uid}/{spec.number}"
-        run = uuid.uuid4().hex[:12]
-        if spec.spark.checkpoint.type is CheckpointType.URI and spec.spark.checkpoint.uri:
-            return f"{spec.spark.checkpoint.uri.rstrip('/')}/{place}/{run}"
-        directory = Path(self._settings.checkpoint_root) / place
-        # What an earlier run left is of no use to anybody: its tables are gone.
-        shutil.rmtree(directory, ignore_errors=True)
-        (directory / run).mkdir(parents=True, exist_ok=True)
-        return f"file://{directory / run}"
+        checkpoint = spec.spark.checkpoint
+        if checkpoint.type is CheckpointType.URI and checkpoint.uri:
+            root = checkpoint.uri.rstrip("/")
+        else:
+            root = f"file://{self._settings.checkpoint_root}"
+        place = f"{root}/{spec.binding_uid}/{spec.number}"
+        # What an earlier run left is of no use to anybody: its tables are gone. Neither will ours be.
+        spark_session.delete_tree(session, place)
+        if checkpoint.type is CheckpointType.URI:
+            self._leave_behind = lambda: spark_session.delete_tree(session, place)
+        return f"{place}/{uuid.uuid4().hex[:12]}"
 
 
 def _tasks(plan: Plan, shuffle: int) -> int:

@@ -34,6 +34,13 @@ def jvm_process() -> Any:
     return getattr(gateway, "proc", None)
 
 
+def jvm_exit_code() -> int | None:
+    """What the JVM ended with; None while it lives."""
+    process = jvm_process()
+    code: int | None = None if process is None else process.poll()
+    return code
+
+
 def stop_jvm(seconds: float) -> bool:
     """Stop Spark and the JVM; after `seconds` kill it. True if it went by itself.
 

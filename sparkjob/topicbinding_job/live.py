@@ -17,6 +17,7 @@ from typing import Final
 from topicbinding.api import Mode, Phase, Source
 from topicbinding.kafka.records import KafkaProblem
 from topicbinding_job import wire
+from topicbinding_job.ending import jvm_exit_code
 from topicbinding_job.ingest import Ingest
 from topicbinding_job.log import TableLog, TableTooLarge
 from topicbinding_job.query import MICROBATCH, REALTIME, Query, QueryFailed
@@ -33,6 +34,16 @@ LAG_SECONDS: Final = 2.0
 RESTARTS: Final = 5
 """Restarts of a failing query within RESTART_WINDOW seconds; then the trouble is no passing one."""
 RESTART_WINDOW: Final = 600.0
+
+
+OUT_OF_MEMORY: Final = 3
+"""What a JVM with ExitOnOutOfMemoryError ends with."""
+
+
+class JvmDied(Exception):  # noqa: N818 - it carries the condition reason that it becomes
+    """There is nothing left to start a query in."""
+
+    reason = "JvmDied"
 
 
 @dataclass
@@ -115,7 +126,7 @@ class Live:
                 if time.monotonic() - started > self.settings.change_over_seconds:
                     raise QueryFailed("RealTimeTooSlow", "real time did not start in time")
                 self.stop.wait(LOOK_SECONDS)
-        except TableTooLarge:
+        except (TableTooLarge, JvmDied):
             raise
         except Exception as error:
             if self.mode is Mode.REALTIME:
@@ -146,6 +157,10 @@ class Live:
     def _check(self) -> None:
         if self._ingest is not None and self._ingest.failure is not None:
             raise self._ingest.failure
+        ended = jvm_exit_code()
+        if ended is not None:
+            hint = ": it ran out of memory, raise spark.memory" if ended == OUT_OF_MEMORY else ""
+            raise JvmDied(f"the JVM ended with {ended}{hint}")
         self.query.check()
         self.state.batch_seconds = self.query.batch_seconds
 
@@ -153,7 +168,7 @@ class Live:
         """Run the check; a query that failed is started again, at most so often."""
         try:
             check()
-        except TableTooLarge:
+        except (TableTooLarge, JvmDied):
             raise
         except Exception as error:
             now = time.monotonic()

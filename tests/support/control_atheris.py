@@ -9,7 +9,7 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["topicbinding.bridge.message", "topicbinding.bridge.fold"]):
+with atheris.instrument_imports(include=["topicbinding.control.message", "topicbinding.bridge.fold"]):
     from tests.support.control_fuzz import one_input
 
 if __name__ == "__main__":

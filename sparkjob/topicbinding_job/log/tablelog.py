@@ -38,15 +38,28 @@ WINDOW_KEYS: Final = 2_000_000
 """Changed keys remembered over the whole window, so that a storm of updates cannot fill the memory."""
 
 
-class TableTooLarge(Exception):  # noqa: N818 - a condition people see, not a fault of the program
-    """A table would exceed its limit."""
+KEY_BYTES: Final = 160
+"""What Python takes for a short text in a dictionary."""
 
-    def __init__(self, table: str, rows: int, limit: int) -> None:
-        super().__init__(
+
+class TableTooLarge(Exception):  # noqa: N818 - a condition people see, not a fault of the program
+    """The tables would exceed a limit; the message says which, and what helps."""
+
+    reason = "TableTooLarge"
+
+    @classmethod
+    def of_rows(cls, table: str, rows: int, limit: int) -> TableTooLarge:
+        return cls(
             f"{table} would hold {rows:,} rows, the limit is {limit:,}: start later (startingOffsets), "
             "choose topics with fewer rows, or raise spark.maxRows together with spark.memory"
         )
-        self.table = table
+
+    @classmethod
+    def of_memory(cls, used: int, limit: int) -> TableTooLarge:
+        return cls(
+            f"the tables take {used >> 20:,} MiB, the pod has room for {limit >> 20:,} MiB of them: "
+            "start later (startingOffsets), choose topics with fewer rows, or raise spark.memory"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +170,13 @@ class _FinalTable(LogTable):
 class TableLog:
     """All three tables of one generation, in one run of its driver."""
 
-    def __init__(self, tables: Tables, join_type: JoinType, max_rows: int = 5_000_000) -> None:
+    def __init__(
+        self, tables: Tables, join_type: JoinType, max_rows: int = 5_000_000, max_bytes: int = 1 << 62
+    ) -> None:
         self.epoch = uuid.uuid4().hex
         self._key = tables.key
         self._max_rows = max_rows
+        self._max_bytes = max_bytes
         self._keys = KeyIds()
         self.users = SideRows(tables, wire.USERS, self._keys)
         self.accounts = SideRows(tables, wire.ACCOUNTS, self._keys)
@@ -186,7 +202,8 @@ class TableLog:
 
     @property
     def nbytes(self) -> int:
-        return self.users.nbytes + self.accounts.nbytes + self._join.nbytes
+        sides = self.users.nbytes + self.accounts.nbytes
+        return sides + self._join.nbytes + len(self._keys) * KEY_BYTES
 
     @property
     def newest_event(self) -> int:
@@ -209,6 +226,9 @@ class TableLog:
         if rows.num_rows == 0:
             return
         with self._lock:
+            used = self.nbytes
+            if used > self._max_bytes:
+                raise TableTooLarge.of_memory(used, self._max_bytes)
             batch = _one_batch(rows)
             side = batch.column("side").to_numpy()
             self._apply_side(batch, side, wire.USERS)
@@ -251,7 +271,7 @@ class TableLog:
 
     def _limit(self, table: str, rows: int) -> None:
         if rows > self._max_rows:
-            raise TableTooLarge(table, rows, self._max_rows)
+            raise TableTooLarge.of_rows(table, rows, self._max_rows)
 
     def _read_final(self, rows: Ints) -> pa.Table:
         # First which accounts, then the accounts: so every number is already there.

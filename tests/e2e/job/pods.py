@@ -33,7 +33,7 @@ class Bindings:
             "apiVersion": "topicbinding.dev/v1alpha1",
             "kind": "TopicBinding",
             "metadata": {"name": name, "namespace": self.namespace},
-            "spec": dict(spec),
+            "spec": {**spec, "spark": {**spec["spark"], "image": self._cluster.images()["spark"]}},
         }
         self._cluster.kubectl("apply", "-f", "-", stdin=json.dumps(body))
 
