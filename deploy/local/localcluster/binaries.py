@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from localcluster import versions
@@ -62,24 +63,33 @@ def make_kubectl(settings: Settings) -> None:
 
 def make_node_programs(settings: Settings) -> dict[str, Path]:
     """Everything that runs inside a made node. Program name -> path."""
-    kubernetes = settings.made / _kubernetes_name()
-    if not kubernetes.exists():
-        with (
-            step("node", f"compile Kubernetes {versions.KUBERNETES} (minutes, once)"),
-            aside(kubernetes) as partial,
-        ):
+    # Side by side: while one waits for its modules or links, the other compiles.
+    with ThreadPoolExecutor() as pool:
+        large = pool.submit(_make_kubernetes, settings)
+        small = pool.submit(_make_small_programs, settings)
+        return {**large.result(), **small.result()}
+
+
+def _make_kubernetes(settings: Settings) -> dict[str, Path]:
+    target = settings.made / _kubernetes_name()
+    if not target.exists():
+        doing = f"compile Kubernetes {versions.KUBERNETES} (minutes, once)"
+        with step("node", doing), aside(target) as partial:
             _compile_kubernetes(settings, partial, KUBERNETES_PROGRAMS)
             _compile(settings, "kubernetes", partial / "crictl", "./crictl")
             _compile_pause(settings, partial / "pause")
-    link(kubernetes / "kubectl", settings.bin / "kubectl")
-    programs = {name: kubernetes / name for name in (*KUBERNETES_PROGRAMS, "crictl", "pause")}
-    programs["etcd"] = _made(settings, "etcd", "etcd", "go.etcd.io/etcd/server/v3")
-    programs["etcdctl"] = _made(settings, "etcd", "etcdctl", "go.etcd.io/etcd/etcdctl/v3")
-    programs["coredns"] = _made(settings, "coredns", "coredns", ".")
-    programs["local-path-provisioner"] = _made(
-        settings, "local-path", "local-path-provisioner", "github.com/rancher/local-path-provisioner"
-    )
-    return programs
+    link(target / "kubectl", settings.bin / "kubectl")
+    return {name: target / name for name in (*KUBERNETES_PROGRAMS, "crictl", "pause")}
+
+
+def _make_small_programs(settings: Settings) -> dict[str, Path]:
+    provisioner = "local-path-provisioner"
+    return {
+        "coredns": _made(settings, "coredns", "coredns", "."),
+        provisioner: _made(settings, "local-path", provisioner, f"github.com/rancher/{provisioner}"),
+        "etcd": _made(settings, "etcd", "etcd", "go.etcd.io/etcd/server/v3"),
+        "etcdctl": _made(settings, "etcd", "etcdctl", "go.etcd.io/etcd/etcdctl/v3"),
+    }
 
 
 def make_runc_caps(settings: Settings) -> Path:

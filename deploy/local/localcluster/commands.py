@@ -150,6 +150,7 @@ def clean_cache(settings: Settings, options: argparse.Namespace) -> None:
             raise Trouble("the cluster is still up", "run `make down` first")
         if facts.engine_answers():
             images.remove_all(settings)
+        engine.unmount_data(settings)
         diagnosis.empty_cache(settings)
     say(f"[clean-cache] {settings.cache} is empty")
 
@@ -174,6 +175,8 @@ def ground(settings: Settings) -> None:
         engine.install_packages(settings, engine.ENGINE_PACKAGES)
     if start:
         say("[plan] engine: it does not run; it is started")
+        if found.missing_sys_resource and not found.systemd:
+            plan.require_go(found, "a front for runc (this machine lacks CAP_SYS_RESOURCE)")
         engine.start(settings, systemd=found.systemd, missing_sys_resource=found.missing_sys_resource)
         found = facts.look(settings)
         plan.check_room(found)
@@ -183,12 +186,13 @@ def ground(settings: Settings) -> None:
         say(f"[plan] {line}")
     if wanted.packages:
         engine.install_packages(settings, engine.MAKING_PACKAGES)
-    make(settings, wanted)
+    make_what_it_starts_from(settings, wanted)
     stand(settings, wanted, found, restarted=start)
+    put_beside(settings, wanted)
 
 
-def make(settings: Settings, wanted: plan.Plan) -> None:
-    """Tools, and the node, base and registry images, as far as they are neither here nor pulled by kind."""
+def make_what_it_starts_from(settings: Settings, wanted: plan.Plan) -> None:
+    """kind, kubectl, the node and base images, as far as they are neither here nor pulled by kind."""
     if "kind" in wanted.tools:
         binaries.make_kind(settings)
     if wanted.node in (plan.Source.MAKE, plan.Source.LOAD):
@@ -197,16 +201,22 @@ def make(settings: Settings, wanted: plan.Plan) -> None:
         binaries.make_kubectl(settings)
     if wanted.base is plan.Source.MAKE:
         nodeimage.make_base_image(settings)
+
+
+def put_beside(settings: Settings, wanted: plan.Plan) -> None:
+    """The image registry and helm: not needed for the cluster to stand, but for everything after it."""
     if wanted.registry is plan.Source.MAKE:
         registry.make_image(settings)
     elif wanted.registry is plan.Source.PULL:
         run(["docker", "pull", versions.PULLED_REGISTRY_IMAGE])
+    registry.start(settings)
+    cluster.trust_registry(settings)
     if "helm" in wanted.tools:
         binaries.make_helm(settings)
 
 
 def stand(settings: Settings, wanted: plan.Plan, found: facts.Facts, *, restarted: bool) -> None:
-    """The cluster, found whole, brought back, or created; and the registry beside it.
+    """The cluster, found whole, brought back, or created.
 
     After a restart of the engine its word that all is well is old news: it is always brought back.
     """
@@ -221,8 +231,6 @@ def stand(settings: Settings, wanted: plan.Plan, found: facts.Facts, *, restarte
     else:
         pulls = wanted.node is plan.Source.PULL
         cluster.create(settings, image=None if pulls else versions.MADE_NODE_IMAGE)
-    registry.start(settings)
-    cluster.trust_registry(settings)
 
 
 COMMANDS: dict[str, Callable[[Settings, argparse.Namespace], None]] = {

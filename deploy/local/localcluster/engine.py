@@ -63,7 +63,7 @@ def start(settings: Settings, *, systemd: bool, missing_sys_resource: bool) -> N
                 stderr=out,
                 start_new_session=True,
             )
-        wait_until("the Docker engine answers", facts.engine_answers, seconds=60, do=f"look at {log}")
+        wait_until("the Docker engine answers", facts.engine_answers, seconds=120, do=f"look at {log}")
 
 
 def wake_for_removal(settings: Settings) -> None:
@@ -90,10 +90,16 @@ def stop(settings: Settings) -> None:
         os.kill(pid, signal.SIGTERM)
         wait_until("dockerd ends", lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid), seconds=60)
         _forget_dead_engine(settings)
-        # dockerd mounts its data directory onto itself, and leaves it so.
-        run(["umount", settings.cache / "docker"], check=False)
+        unmount_data(settings)
         firewall.remove_docker_traces()
         firewall.restore(settings.cache / "network-before.json")
+
+
+def unmount_data(settings: Settings) -> None:
+    """dockerd mounts its data directory onto itself and leaves it so; it could not be removed."""
+    data = settings.cache / "docker"
+    if os.path.ismount(data):
+        run(["umount", data], check=False)
 
 
 def _is_zombie(pid: int) -> bool:

@@ -71,9 +71,9 @@ def look(settings: Settings) -> Facts:
         mmdebstrap=shutil.which("mmdebstrap") is not None,
         zstd=shutil.which("zstd") is not None,
         compiler=shutil.which("gcc") is not None,
-        kind=_tool(settings, "kind", ["version"], exactly=versions.KIND),
-        kubectl=_tool(settings, "kubectl", ["version", "--client"], near=f"v{versions.KUBERNETES}"),
-        helm=_tool(settings, "helm", ["version", "--short"], major="v3"),
+        kind=_tool(settings, "kind", ["version"], versions.OLDEST_KIND),
+        kubectl=_tool(settings, "kubectl", ["version", "--client"], versions.OLDEST_KUBECTL),
+        helm=_tool(settings, "helm", ["version", "--short"], versions.OLDEST_HELM),
         base_image=versions.BASE_IMAGE in images,
         node_image=versions.MADE_NODE_IMAGE in images,
         registry_image=bool({versions.PULLED_REGISTRY_IMAGE, versions.MADE_REGISTRY_IMAGE} & images),
@@ -125,10 +125,10 @@ def parse_version(text: str) -> Version | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def near_enough(found: str, wanted: str) -> bool:
-    """kubectl may be one minor version away from the server."""
-    ours, theirs = parse_version(wanted), parse_version(found)
-    return bool(ours and theirs and ours[0] == theirs[0] and abs(ours[1] - theirs[1]) <= 1)
+def new_enough(found: str, oldest: Version) -> bool:
+    """Whether a tool's version output names that version or a later one of the same major version."""
+    version = parse_version(found)
+    return version is not None and version[0] == oldest[0] and version >= oldest
 
 
 def can_buildkit(client_version: str, has_buildx: bool) -> bool:
@@ -207,20 +207,11 @@ def registry_reachable(image: str, *, seconds: float = 15) -> bool:
         process.stdout.close()
 
 
-def _tool(
-    settings: Settings, name: str, version: list[str], *, exactly: str = "", near: str = "", major: str = ""
-) -> str | None:
+def _tool(settings: Settings, name: str, version: list[str], oldest: Version) -> str | None:
     """The path of a good enough tool: ours first, else the user's."""
     made = settings.bin / name
     for path in (str(made) if made.exists() else None, shutil.which(name)):
-        if path is None:
-            continue
-        text = run([path, *version], check=False, timeout=20).stdout
-        if (
-            (exactly and exactly in text.split())
-            or (near and near_enough(text, near))
-            or (major and text.startswith(major))
-        ):
+        if path and new_enough(run([path, *version], check=False, timeout=20).stdout, oldest):
             return path
     return None
 

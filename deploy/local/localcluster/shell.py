@@ -1,6 +1,7 @@
 """Running other programs: one place for paths, time-outs, logs and readable failures."""
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run to the end and give back what it printed. A failure shows the last lines, and `do`: what to do."""
     words = [str(word) for word in command]
+    _require(words, env, do)
     try:
         result = subprocess.run(
             words,
@@ -35,8 +37,6 @@ def run(
             errors="replace",
             timeout=timeout,
         )
-    except FileNotFoundError:
-        raise Trouble(f"{words[0]} is not installed", do) from None
     except subprocess.TimeoutExpired:
         if not check:
             return subprocess.CompletedProcess(words, 124, "", f"no answer within {timeout} s")
@@ -58,6 +58,7 @@ def run_logged(
     """Run something long, its output going to a log file; a failure shows its end and names the file."""
     words = [str(word) for word in command]
     log.parent.mkdir(parents=True, exist_ok=True)
+    _require(words, env, do)
     with log.open("ab") as out:
         result = subprocess.run(
             words,
@@ -76,6 +77,8 @@ def run_logged(
 
 def pipe(source: Command, sink: Command) -> None:
     """`source | sink`, both of which must succeed."""
+    _require(source)
+    _require(sink)
     first = subprocess.Popen([str(word) for word in source], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     try:
         second = subprocess.run(
@@ -99,6 +102,11 @@ def wait_until(
         if time.monotonic() > deadline:
             raise Trouble(f"{what}: not within {seconds:.0f} s", do)
         time.sleep(every)
+
+
+def _require(command: Command, env: Mapping[str, str] | None = None, do: str = "") -> None:
+    if shutil.which(str(command[0]), path=(env or {}).get("PATH")) is None:
+        raise Trouble(f"{command[0]} is not installed", do or f"install {command[0]}, then repeat")
 
 
 def _short(words: Command) -> str:

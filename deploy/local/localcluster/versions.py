@@ -14,7 +14,11 @@ COREDNS_TAG = "v1.12.1"
 PAUSE_TAG = "3.10.1"
 # bookworm on purpose: systemd 252 still boots on cgroup v1, trixie's 257 does not.
 DEBIAN = "bookworm"
+# Older ones on the PATH are not used; ours are compiled instead.
 OLDEST_GO = (1, 24)
+OLDEST_KIND = (0, 30)
+OLDEST_KUBECTL = (1, 33)
+OLDEST_HELM = (3, 14)
 
 BASE_IMAGE = f"debian:{DEBIAN}-slim"
 MADE_NODE_IMAGE = f"kindest/node:v{KUBERNETES}"
