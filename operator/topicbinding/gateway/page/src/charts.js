@@ -82,7 +82,7 @@ export class Charts {
 
     constructor() {
         this.rows = new Line(byId("chart-rows"), "--accent", (value) => count(value));
-        this.fresh = new Line(byId("chart-fresh"), "--accent-2", (value) => `${count(value)} ms`);
+        this.fresh = new Line(byId("chart-fresh"), "--accent-2", (value) => count(value));
     }
 
     sampleRows(rows) {
