@@ -169,7 +169,9 @@ class Reporter:
     def _write_status(self) -> None:
         binding = TopicBinding.read(self._kube.latest())
         if binding.spec.control is None:
-            self._kube.apply_status({})  # whoever wants no control topic shall not see an old state of one
+            # Whoever wants no control topic shall not see an old state of one. The empty list takes out our
+            # condition alone, and keeps the status an object even where nobody else writes it.
+            self._kube.apply_status({"conditions": []})
             return
         status: dict[str, Any] = {"conditions": [self._condition(binding)]}
         if self._control is not None:
