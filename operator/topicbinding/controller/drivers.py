@@ -38,18 +38,22 @@ def tend(situation: Situation, generation: SeenGeneration, now: datetime, policy
     if pod is None:
         return Tending((CreateDriver(number=number, reason="DriverCreated", note=""),))
     if pod.gone_at is not None:
-        return _gone(number, pod, pod.gone_at, now, policy)
+        return _gone(generation, pod, pod.gone_at, now, policy)
     if pod.meta.deleted_at is not None:
         return _ending(number, pod, pod.meta.deleted_at, now, policy)
     return _failed(situation, generation, pod, now, policy)
 
 
-def _gone(number: int, pod: SeenPod, gone_at: datetime, now: datetime, policy: Policy) -> Tending:
-    # One that ended was removed by us, to be replaced. Any other absence is distrusted for a while.
-    believed = gone_at if pod.finished else gone_at + policy.lost_grace
+def _gone(
+    generation: SeenGeneration, pod: SeenPod, gone_at: datetime, now: datetime, policy: Policy
+) -> Tending:
+    # One that failed was removed by us, to be replaced. Any other absence is distrusted for a while.
+    number, failures = generation.number, generation.failures
+    replaced = pod.finished or (failures is not None and failures.pod_uid == pod.meta.uid)
+    believed = gone_at if replaced else gone_at + policy.lost_grace
     if now < believed:
         return Tending(look_again_at=believed)
-    lost = "" if pod.finished else f"the driver pod of generation {number} is gone; it is made again"
+    lost = "" if replaced else f"the driver pod of generation {number} is gone; it is made again"
     return Tending((CreateDriver(number=number, reason="DriverLost", note=lost, warning=bool(lost)),))
 
 

@@ -117,8 +117,10 @@ def bindings(cluster: Cluster) -> Iterator[Bindings]:
 
 
 @pytest.fixture(autouse=True)
-def evidence_on_failure(request: pytest.FixtureRequest, bindings: Bindings) -> Iterator[None]:
+def clean_up_with_evidence(request: pytest.FixtureRequest, bindings: Bindings) -> Iterator[None]:
     before = request.session.testsfailed
     yield
     if request.session.testsfailed > before:
         print(bindings.evidence())
+    # A small node has room for a few drivers only.
+    bindings.kubectl("delete", "tb", "--all", "--wait=false")

@@ -446,3 +446,18 @@ def test_a_binding_of_another_class_is_left_alone(world: World) -> None:
     world.annotate("topicbinding.dev/controller", None)
     world.settle()
     assert sorted(world.generations()) == [1]
+
+
+def test_a_driver_that_reports_its_failure_and_stays_is_replaced_without_calling_it_lost(
+    world: World,
+) -> None:
+    world.apply()
+    world.settle()
+    world.pod_runs(1)
+    uid = world.pods()[1].meta.uid
+    world.report(1, "Failed", reason="BrokerUnreachable", message="no broker answers")
+    world.settle()
+    assert world.condition("Ready")[:2] == ("False", "BrokerUnreachable")
+    world.wait(1.5)
+    assert world.pods()[1].meta.uid != uid
+    assert not any("is gone" in each for each in world.events())
