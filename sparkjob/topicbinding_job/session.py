@@ -179,7 +179,7 @@ def _on_kubernetes(settings: Settings, spark: SparkSpec) -> dict[str, str]:
         "spark.executor.instances": str(executors.instances),
         "spark.executor.cores": str(executors.cores),
         # Executors mostly wait; asking for all they may use would keep pods from fitting on a small node.
-        "spark.kubernetes.executor.request.cores": f"{executors.cores * 250}m",
+        "spark.kubernetes.executor.request.cores": f"{executors.cores * 100}m",
         "spark.kubernetes.executor.limit.cores": str(executors.cores),
         # Spark adds its overhead to the heap; together they are the pod's limit.
         "spark.executor.memory": f"{max(384, memory_bytes(executors.memory) * 6 // 10 // MEBI)}m",

@@ -153,7 +153,7 @@ def test_a_topic_that_is_not_there_is_said_with_the_nearest_names(
     place = topics.make("users-of-today")
     with DriverProcess(tmp_path) as driver:
         driver.start(generation(source_of(place.replace("today", "todday"), place)))
-        assert driver.wait_end(90) == 1
+        assert driver.wait_end(240) == 1
         status = driver.status
         assert (status["phase"], status["reason"]) == ("Failed", "TopicNotFound")
         assert place in status["message"]
@@ -166,7 +166,7 @@ def test_a_table_that_grows_too_large_fails_with_its_reason(topics: world.Topics
     topics.send(places["users"], users(range(1500)))
     with DriverProcess(tmp_path) as driver:
         driver.start(generation(source_of(places["users"], places["accounts"]), spark={"maxRows": 1000}))
-        assert driver.wait_end(120) == 1
+        assert driver.wait_end(240) == 1
         assert (driver.status["phase"], driver.status["reason"]) == ("Failed", "TableTooLarge")
         assert "spark.maxRows" in driver.status["message"]
 

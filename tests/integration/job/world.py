@@ -252,7 +252,10 @@ class DriverProcess:
 
     def wait_end(self, seconds: float = 30) -> int:
         assert self._process is not None
-        return self._process.wait(seconds)
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"not ended after {seconds} s: {self.status}\n{self.tail()}") from None
 
     def stop(self, seconds: float = 30) -> int:
         """SIGTERM, and how it ended."""
