@@ -130,7 +130,6 @@ def test_a_message_moves_the_tables_and_its_receipt_says_so(cluster: Cluster, ka
     bound = bind(
         cluster,
         "moving",
-        spark={"cores": 1, "memory": "1Gi"},
         control={"topic": "e2e-moving", "receiptsTopic": "e2e-moving-receipts"},
     )
     bound.until_connected()
