@@ -52,6 +52,7 @@ class Server:
         self._sockets: set[web.WebSocketResponse] = set()
         self._watching: TableLog | None = None
         self._runner: web.AppRunner | None = None
+        self._closed = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="serve", daemon=True)
 
     def start(self) -> None:
@@ -66,7 +67,10 @@ class Server:
             log.on_change(self._changed.ring)
 
     def close(self, reason: str, seconds: float = 3.0) -> None:
-        """Say goodbye to every stream, then stop."""
+        """Say goodbye to every stream, then stop. A second time there is nobody left."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             asyncio.run_coroutine_threadsafe(self._bye(reason), self._loop).result(seconds)
         except TimeoutError:
