@@ -2,7 +2,6 @@
 
 import argparse
 import fcntl
-import importlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from localcluster import (
     nodeimage,
     plan,
     registry,
+    tour,
     versions,
 )
 from localcluster.making import sweep
@@ -41,6 +41,7 @@ def alone(settings: Settings) -> Iterator[None]:
             say("[lock] another run is at work; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         sweep(settings.made)
+        sweep(settings.cache)
         yield
 
 
@@ -83,7 +84,7 @@ def make_demo(settings: Settings, options: argparse.Namespace) -> None:
         demo.deploy_data(settings, references["control"])
         demo.bind(settings)
     if not options.no_tour:
-        importlib.import_module("localcluster.tour").run(settings)
+        tour.run(settings)
 
 
 def install_operator(settings: Settings, options: argparse.Namespace) -> None:
