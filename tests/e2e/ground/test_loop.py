@@ -45,7 +45,8 @@ def test_a_code_change_runs_soon(
     mark = uuid.uuid4().hex
     program = ["python", "-c", f"import {package}; print(getattr({package}, 'MARK', 'before'))"]
     # The node has the image of before, as it has when somebody is at work.
-    before = pods.run_to_end(cluster, namespace, pods.pod_spec(cluster.images()[image], program))
+    first = pods.pod_spec(cluster.images()[image], program)
+    before = pods.run_to_end(cluster, namespace, first, seconds=300)
     assert before == "before\n"
     changed_copy(tmp_path, module, mark)
     index = tmp_path / "images.json"
