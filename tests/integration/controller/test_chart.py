@@ -105,6 +105,12 @@ async def test_every_permission_is_used(cluster: Cluster, namespace: str) -> Non
 
             await until(failing, 30, "the driver to fail")
             await on.annotate("all", rollback="now")
+
+            async def rolled_back() -> bool:
+                found = await on.api.get(on.path("topicbindings", "all"))
+                return found is not None and found["spec"]["usersTopic"] == "users-1"
+
+            await until(rolled_back, 20, "the rollback")
             await on.change("all", usersTopic="users-2", control=None)
             await on.serves("all", 3, seconds=40)
 
