@@ -101,6 +101,12 @@ async def test_a_swap_moves_the_rows_and_keeps_the_view(tab: Tab) -> None:
         scroll = "document.querySelector('perspective-viewer-datagrid').regular_table.scrollTop"
         await tab.page.wait_for_function(f"() => {scroll} > 50")
         before = await tab.page.evaluate(scroll)
+        await tab.page.locator("#grid td:has-text('Ann')").nth(3).click()
+        selection = (
+            "document.querySelector('perspective-viewer-datagrid').model._selection_state.selected_areas"
+        )
+        await tab.page.wait_for_function(f"() => {selection}.length === 1")
+        selected = await tab.page.evaluate(selection)
         new = binding.generation(2)
         fill(new, 200)
         binding.flip(2)
@@ -114,6 +120,7 @@ async def test_a_swap_moves_the_rows_and_keeps_the_view(tab: Tab) -> None:
         assert await tab.page.input_value("#search") == "ann"
         assert {row[1] for row in await tab.cells()} == {"Ann"}
         assert await tab.page.evaluate(scroll) == before, "the scroll position survives"
+        assert await tab.page.evaluate(selection) == selected, "and so does what was selected"
         assert await tab.page.evaluate("window.sameDocument") is True, "no reload"
         assert await tab.page.evaluate("window.topicbinding.table.connections") == 1
         assert await tab.page.evaluate("window.topicbinding.table.swaps") == 1

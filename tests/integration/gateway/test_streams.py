@@ -129,7 +129,8 @@ async def test_heartbeats_come_every_two_seconds() -> None:
                     assert header["state"] == "live"
                     assert header["ageMs"] < 3500
         gaps = [after - before for before, after in itertools.pairwise(times)]
-        assert all(1.0 < gap < 4.0 for gap in gaps), gaps
+        assert all(1.0 < gap < 6.0 for gap in gaps), gaps
+        assert min(gaps) < 2.6
 
 
 async def test_a_viewer_that_does_not_read_holds_up_nobody_and_catches_up_by_a_snapshot() -> None:
