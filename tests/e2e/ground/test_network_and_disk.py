@@ -14,9 +14,17 @@ class Name(http.server.BaseHTTPRequestHandler):
         self.send_response(200); self.end_headers(); self.wfile.write(f"i am {socket.gethostname()}".encode())
 http.server.ThreadingHTTPServer(("", 8000), Name).serve_forever()
 """
+# A Service is refused until the node's rules know its pods: asked again, with a deadline.
 ASK = """
-import json, socket, urllib.request
-answers = [urllib.request.urlopen("http://named:80", timeout=5).read().decode() for _ in range(40)]
+import json, socket, time, urllib.error, urllib.request
+answers, deadline = [], time.monotonic() + 60
+while len(answers) < 40:
+    try:
+        answers.append(urllib.request.urlopen("http://named:80", timeout=5).read().decode())
+    except (urllib.error.URLError, TimeoutError):
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.5)
 print(json.dumps({"address": socket.gethostbyname("named"), "answers": sorted(set(answers))}))
 """
 

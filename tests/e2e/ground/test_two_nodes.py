@@ -21,9 +21,19 @@ class Name(http.server.BaseHTTPRequestHandler):
         self.send_response(200); self.end_headers(); self.wfile.write(b"from the other node")
 http.server.ThreadingHTTPServer(("", 8000), Name).serve_forever()
 """
+# A Service is refused until the node's rules know its pods: asked again, with a deadline.
 ASK = """
-import sys, urllib.request
-print([urllib.request.urlopen(url, timeout=10).read().decode() for url in sys.argv[1:]])
+import sys, time, urllib.error, urllib.request
+deadline = time.monotonic() + 60
+def ask(url):
+    while True:
+        try:
+            return urllib.request.urlopen(url, timeout=10).read().decode()
+        except (urllib.error.URLError, TimeoutError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+print([ask(url) for url in sys.argv[1:]])
 """
 
 
