@@ -1,12 +1,11 @@
-"""A real Chromium for the page. Screenshots are kept in artifacts/browser; nothing is installed here.
-
-Chromium is Debian's (or TB_CHROMIUM's), the page is what `npm run build` put into dist.
-"""
+"""A real Chromium for the page: Debian's, or TB_CHROMIUM's. Screenshots are kept in artifacts/browser."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -34,11 +33,22 @@ TOLERATED = re.compile(r"Executing inline event handler violates")
 
 @pytest.fixture(scope="session", autouse=True)
 def _built_page() -> None:
-    page = Settings().page_dir
-    assert (page / "index.html").is_file(), (
-        f"the page is not built: run npm ci and npm run build in {page.parent}"
-    )
+    """The page as it is in the sources: built here, from the locked packages, as its image does."""
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    folder = Settings().page_dir.parent
+    if not (folder / "node_modules").is_dir():
+        _npm(folder, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+    _npm(folder, "run", "build")
+    assert (folder / "dist" / "index.html").is_file()
+
+
+def _npm(folder: Path, *arguments: str) -> None:
+    program = shutil.which("npm")
+    assert program is not None, "npm is needed to build the page"
+    done = subprocess.run(
+        [program, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, f"npm {' '.join(arguments)}\n{done.stdout}{done.stderr}"
 
 
 @pytest.fixture
