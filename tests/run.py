@@ -136,7 +136,7 @@ def prepare(run: Run, layers: list[str]) -> str | None:
 def cluster_ready(run: Run, layers: list[str]) -> str | None:
     programs = {"java": "openjdk-17-jdk-headless", "mvn": "maven", "javac": "openjdk-17-jdk-headless"}
     if "browser" in layers:
-        programs["chromium"] = "chromium"
+        programs |= {"chromium": "chromium", "npm": "npm"}
     if not run.step("programs of this machine", lambda: packages(**programs)):
         return "programs are missing on this machine (see above)"
     if not run.step("local cluster", lambda: local("up")):

@@ -116,6 +116,10 @@ class Reporter:
             if each.verdict is not Verdict.UNCHANGED or self._may_tell_of_heartbeat():
                 self.verdict(topic, each)
 
+    @property
+    def has_work(self) -> bool:
+        return self._not_before <= self._clock() and (self._dirty or bool(self._events and self._tokens >= 1))
+
     def work(self) -> bool:
         """Does one thing; True if there is more to do now."""
         now = self._clock()
@@ -128,7 +132,7 @@ class Reporter:
             self._try(lambda: self._kube.event(*self._events[0]), now)
             if self._not_before <= now:
                 self._events.popleft()
-        return self._not_before <= now and (self._dirty or bool(self._events and self._tokens >= 1))
+        return self.has_work
 
     def _may_tell_of_heartbeat(self) -> bool:
         """Some programs send one every second; the status has the newest, an Event now and then is enough."""

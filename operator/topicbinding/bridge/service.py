@@ -68,7 +68,7 @@ class Service:
         self.metrics = Metrics()
         self._reporter = Reporter(kube, clock)
         self._beat_at = clock()
-        self._looked_at = float("-inf")
+        self._looked_at = self._told_at = float("-inf")
         self._warned: set[str] = set()
         self._stopped = threading.Event()
 
@@ -173,15 +173,19 @@ class Service:
 
     def _follow(self, session: Session) -> None:
         """Waits for messages, settles them, and uses the quiet between them to tell."""
-        more = self._reporter.work()
-        busy = more or session.waiting
-        session.take(session.poll(0.005 if busy else self._settings.poll_seconds))
+        busy = self._reporter.has_work or session.waiting
+        batch = session.poll(0.005 if busy else self._settings.poll_seconds)
+        session.take(batch)
         try:
             session.settle()
             session.tidy()
         except Away as error:
             logger.warning("%s; control messages wait", error)
             self._stopped.wait(self._settings.backoff_seconds)
+        # A message goes before telling of the last one, but not for ever.
+        if not batch.records or self._clock() - self._told_at > self._settings.tell_seconds:
+            self._reporter.work()
+            self._told_at = self._clock()
 
     def _turn(self, connection: Connection, session: Session, wiring: _Wiring) -> None:
         """Housekeeping: a sign of life, and now and then a look at the topic and at the settings."""

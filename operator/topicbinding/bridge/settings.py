@@ -31,7 +31,9 @@ class BridgeSettings:
     poll_seconds: float = 0.25
     # Seconds between two patches of the binding. Shorter: more load on the API server under a flood of
     # messages. Longer: a second message waits so long for its turn.
-    patch_spacing_seconds: float = 0.1
+    patch_spacing_seconds: float = 0.05
+    # Seconds that telling people (status, Events) may wait for a stream of messages without a pause.
+    tell_seconds: float = 0.5
     # Seconds between two looks at the topic (is it the same, is the broker there). Longer: a topic that was
     # made again is noticed later.
     look_seconds: float = 2.0

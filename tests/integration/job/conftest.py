@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -28,7 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     time."""
     scratch = tmp_path_factory.mktemp("spark")
     settings = Settings(
-        namespace="test", generation="test-g1", jars=world.jars(), scratch=scratch, archive=Path("/nowhere")
+        namespace="test", generation="test-g1", jars=world.jars(), scratch=scratch, archive=world.archive()
     )
     session = spark_session.start(settings, SparkSpec(), {})
     session.sparkContext.setLogLevel("OFF")
