@@ -233,8 +233,8 @@ def test_several_partitions_are_ordered_by_timestamp_and_said_once(stage: MakeSt
 def test_a_message_becomes_a_patch_within_200_ms(stage: MakeStage) -> None:
     """From the producer's acknowledgement to the moment a watcher sees the new spec.
 
-    Best of three rounds: a machine busy with something else must not hide what the bridge can do, and a bridge
-    that is slow is slow in all three.
+    Best of three rounds: a machine busy with something else must not hide what the bridge can do, and a
+    bridge that is slow is slow in all three.
     """
     on = stage()
     on.running()
