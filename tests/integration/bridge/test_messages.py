@@ -12,7 +12,6 @@ import pytest
 
 from tests.integration.bridge.conftest import Stage
 from tests.support.bridge_process import GATEWAY_ACCOUNT
-from topicbinding.bridge.apiserver import ApiServer
 
 MakeStage = Callable[..., Stage]
 
@@ -228,49 +227,6 @@ def test_several_partitions_are_ordered_by_timestamp_and_said_once(stage: MakeSt
     on.send({"usersTopic": "more"}, partition=2)
     on.until_three("more", "a1", "left")
     assert bridge.lines().count("ordered by their timestamps") == 1
-
-
-def test_a_message_becomes_a_patch_within_200_ms(stage: MakeStage) -> None:
-    """From the producer's acknowledgement to the moment a watcher sees the new spec.
-
-    Best of three rounds: a machine busy with something else must not hide what the bridge can do, and a
-    bridge that is slow is slow in all three.
-    """
-    on = stage()
-    on.running()
-    on.send({"usersTopic": "warm-up"})
-    on.until_three("warm-up", "a1", "left")
-    rounds = []
-    for number in range(3):
-        took = _latencies(on, number, 40)
-        p50, p95 = took[len(took) // 2], took[int(len(took) * 0.95)]
-        print(
-            f"\nmessage -> spec patched and seen: p50 {p50:.0f} ms, p95 {p95:.0f} ms, max {took[-1]:.0f} ms"
-        )
-        rounds.append(p95)
-        if p95 <= 200:
-            break
-    assert min(rounds) <= 200
-
-
-def _latencies(on: Stage, number: int, count: int) -> list[float]:
-    """Milliseconds, sorted."""
-    server = ApiServer.from_kubeconfig(on.cluster.kubeconfig)
-    path = f"/apis/topicbinding.dev/v1alpha1/namespaces/{on.namespace}/topicbindings"
-    only = {"fieldSelector": f"metadata.name={on.name}"}
-    seen = server.watch(path, on.raw()["metadata"]["resourceVersion"], only)
-    took: list[float] = []
-    with on.broker.producer() as producer:
-        for each in range(count):
-            wanted = f"t{number}-{each}"
-            producer.produce(on.topic, json.dumps({"usersTopic": wanted}))
-            producer.flush(5)
-            sent = time.monotonic()
-            assert any(binding["spec"]["usersTopic"] == wanted for _kind, binding in seen)
-            took.append((time.monotonic() - sent) * 1000)
-            time.sleep(0.1 + 0.02 * (each % 7))  # no lock-step with the bridge's own rhythm
-    seen.close()
-    return sorted(took)
 
 
 def test_huge_and_odd_messages_reach_the_dead_letter_topic_whole(stage: MakeStage) -> None:
