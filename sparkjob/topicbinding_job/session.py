@@ -23,6 +23,8 @@ from topicbinding_job.settings import Settings
 logger = logging.getLogger(__name__)
 
 MEBI: Final = 1024 * 1024
+# Spark refuses to start with a heap below 450 Mi (INVALID_DRIVER_MEMORY), and says so only after a while.
+SPARKS_LEAST: Final = 512 * MEBI
 
 _STATE: Final = "spark.sql.streaming.stateStore"
 _FIXED: Final = {
@@ -120,7 +122,7 @@ def heap_bytes(memory: int) -> int:
 
     1536 Mi -> 614 Mi of heap.
     """
-    return max(384 * MEBI, memory * 2 // 5)
+    return max(SPARKS_LEAST, memory * 2 // 5)
 
 
 def table_bytes(memory: int) -> int:
@@ -185,7 +187,7 @@ def _on_kubernetes(settings: Settings, spark: SparkSpec) -> dict[str, str]:
         "spark.kubernetes.executor.request.cores": f"{executors.cores * 100}m",
         "spark.kubernetes.executor.limit.cores": str(executors.cores),
         # Spark adds its overhead to the heap; together they are the pod's limit.
-        "spark.executor.memory": f"{max(384, memory_bytes(executors.memory) * 6 // 10 // MEBI)}m",
+        "spark.executor.memory": f"{max(SPARKS_LEAST, memory_bytes(executors.memory) * 6 // 10) // MEBI}m",
         "spark.executor.memoryOverhead": f"{memory_bytes(executors.memory) * 4 // 10 // MEBI}m",
         "spark.driver.host": settings.pod_ip,
         "spark.driver.bindAddress": settings.pod_ip,

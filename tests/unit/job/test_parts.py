@@ -46,6 +46,11 @@ def test_spark_settings_that_would_break_the_job_are_refused(name: str) -> None:
         session.checked_conf({name: "x"})
 
 
+@pytest.mark.parametrize("memory", ["1", "512Mi", "1Gi", "64Gi"])
+def test_the_heap_is_never_less_than_spark_starts_with(memory: str) -> None:
+    assert session.heap_bytes(session.memory_bytes(memory)) >= 450 * 2**20
+
+
 def test_memory_is_shared_between_heap_and_tables() -> None:
     memory = session.memory_bytes("1536Mi")
     assert memory == 1536 * 2**20
