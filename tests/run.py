@@ -126,7 +126,7 @@ def counts() -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
-def prepare(run: Run, layers: list[str]) -> str | None:
+def prepare(run: Run) -> str | None:
     """Makes what the layers need; what could not be made comes back as a reason."""
     if not run.step("python environment", lambda: call("deploy/local/python-environment")):
         return "there is no Python environment"
@@ -153,7 +153,7 @@ def main(arguments: list[str]) -> int:
     run = Run()
     begun = time.monotonic()
 
-    missing = prepare(run, layers)
+    missing = prepare(run)
     cluster_missing: str | None = None
     cluster_asked = False
     for layer in layers:

@@ -9,8 +9,6 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-IMMUTABLE = ("self == oldSelf", "cannot be changed once set")
-
 
 def validations(*rules: tuple[str, str]) -> dict[str, Any]:
     """CEL rules as (expression, the message a person reads when it is broken)."""
