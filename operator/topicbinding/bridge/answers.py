@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -128,6 +129,14 @@ class Answers:
             self._next_number += 1
             self._waiting.popleft()
             self._waiting_bytes -= answer.size
+
+    def drain(self, seconds: float) -> None:
+        """Blocks until everything is sent, at most so long."""
+        end = time.monotonic() + seconds
+        self.pump()
+        while self._sender is not None and not self.idle and (left := end - time.monotonic()) > 0:
+            self._sender.flush(min(left, 0.2))
+            self.pump()
 
     def answered(self, offsets: Mapping[str, int]) -> dict[str, int]:
         """Up to where everything was sent, given the position the answers belong to."""

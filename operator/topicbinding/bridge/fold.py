@@ -45,6 +45,8 @@ class Judged:
     heard: Heard
     verdict: Verdict
     reason: str = ""
+    into: Heard | None = None
+    """The message of the same poll that a merged one was folded into."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def fold(base: Base, messages: Iterable[Heard], carried: Carried | None = None) 
     return Folded(
         choice=choice,
         changed=changed,
-        judged=_final(judged, last_change, last_index, changed),
+        judged=_final(judged, carried.last_change if carried else None, last_change, last_index, changed),
         counts=_counts(tally, last_change, changed),
         carried=Carried(Base(choice, previous.choice() if previous else None), tally, last_change),
     )
@@ -185,7 +187,11 @@ def _same_rest(one: Choice, other: Choice) -> bool:
 
 
 def _final(
-    judged: list[Judged], last_change: Judged | None, last_index: int | None, changed: bool
+    judged: list[Judged],
+    carried_change: Judged | None,
+    last_change: Judged | None,
+    last_index: int | None,
+    changed: bool,
 ) -> tuple[Judged, ...]:
     """Turns the last change into the one that is applied or, with no effect left, unchanged."""
     if last_change is None:
@@ -197,12 +203,17 @@ def _final(
         final = replace(last_change, verdict=Verdict.UNCHANGED, reason=reason)
     if last_index is None:  # it was let go with the messages before these
         return (final, *judged)
-    into = f"; folded into offset {final.heard.offset} of the same poll"
-    earlier = (
-        replace(each, reason=each.reason + into) if each.verdict is Verdict.MERGED else each
-        for each in judged[:last_index]
-    )
-    return (*earlier, final, *judged[last_index + 1 :])
+    earlier = judged[:last_index]
+    if carried_change is not None:  # so was this one, and a later message has overtaken it
+        earlier.insert(0, carried_change)
+    return (*(_folded_into(final, each) for each in earlier), final, *judged[last_index + 1 :])
+
+
+def _folded_into(final: Judged, each: Judged) -> Judged:
+    if each.verdict is not Verdict.MERGED:
+        return each
+    said = f"{each.reason}; folded into offset {final.heard.offset} of the same poll"
+    return replace(each, reason=said, into=final.heard if final.verdict is Verdict.APPLIED else None)
 
 
 def _counts(tally: Mapping[Verdict, int], last_change: Judged | None, changed: bool) -> VerdictCounts:

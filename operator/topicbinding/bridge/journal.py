@@ -29,6 +29,8 @@ class Entry:
     reason: str
     generation: int | None = None
     outcome: str | None = None
+    into: tuple[int, int] | None = None
+    """Where the message is that a merged one was folded into: it becomes the same generation."""
 
     @classmethod
     def of(cls, judged: Judged, generation: int | None = None) -> Entry:
@@ -42,6 +44,7 @@ class Entry:
             verdict=judged.verdict,
             reason=judged.reason,
             generation=generation,
+            into=(judged.into.partition, judged.into.offset) if judged.into else None,
         )
 
     @classmethod
@@ -97,6 +100,11 @@ class Journal:
                 if outcome.end and outcome.reason
                 else entry.reason,
             )
+            if outcome.generation is None:
+                return
+            for place, each in self._entries.items():
+                if each.into == (partition, offset):
+                    self._entries[place] = replace(each, generation=outcome.generation)
 
     def last(self) -> Entry | None:
         with self._lock:

@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 # A burst of thousands is one event to a reader of the log.
 LOGGED_PER_BATCH: Final = 20
+# How long a long backlog waits for its answers to be taken before it is read on.
+DRAIN_SECONDS: Final = 5.0
 _UNREADABLE: Final = Notice(
     "ControlPositionUnreadable", "the stored position cannot be read: the topic is read from its beginning"
 )
@@ -322,10 +324,15 @@ class Session:
             self._carried_onto = (_base(TopicBinding.read(seen)), self._stored(seen))
         folded = fold(self._carried_onto[0], self._in_order(), self._carried)
         self._carried = folded.carried
-        for each in folded.judged:
-            if each.verdict is Verdict.REJECTED:  # what it is cannot change any more
-                self._answers.verdict(each, self._records.get((each.heard.partition, each.heard.offset)))
-        self._answers.pump()
+        open_one = folded.carried.last_change
+        # What they are cannot change any more, but for the last change: a later message may overtake it.
+        final = [each for each in folded.judged if open_one is None or each.heard is not open_one.heard]
+        for each in final:
+            self._answers.verdict(each, self._records.get((each.heard.partition, each.heard.offset)))
+        for each in final[-REMEMBERED:]:
+            self._journal.add(Entry.of(each))
+        # The reading waits for the answers: a backlog of any length gets all of them, in flat memory.
+        self._answers.drain(DRAIN_SECONDS)
         self._pending.clear()
         self._records.clear()
         self._record_bytes = 0

@@ -85,6 +85,12 @@ def test_letting_go_of_messages_changes_neither_the_result_nor_the_counts(
         assert second.changed == whole.changed
         assert second.counts == whole.counts
         assert second.applied == whole.applied
+        # Whoever is answered when the first part is let go, and whoever when the rest is settled: all of them, once.
+        open_one = first.carried.last_change
+        early = [each for each in first.judged if open_one is None or each.heard is not open_one.heard]
+        answered = {each.heard: each.verdict for each in (*early, *second.judged)}
+        assert len(answered) == len(early) + len(second.judged)
+        assert answered == {each.heard: each.verdict for each in whole.judged}
 
 
 def test_rollback_with_nothing_before_is_rejected() -> None:

@@ -7,7 +7,8 @@ import logging
 
 from pydantic import SecretStr
 
-from topicbinding.bridge.fold import Heard, Judged, Verdict
+from topicbinding.api import Choice
+from topicbinding.bridge.fold import Base, Heard, Judged, Verdict, fold
 from topicbinding.bridge.journal import Entry, Journal, rfc3339
 from topicbinding.bridge.outcome import End, Outcome
 from topicbinding.bridge.redaction import Redaction
@@ -43,6 +44,25 @@ def test_a_row_says_everything() -> None:
             "generation": 7,
             "outcome": "failed",
         }
+    ]
+
+
+def test_merged_messages_show_the_generation_of_the_one_they_were_folded_into() -> None:
+    base = Base(
+        Choice.read({"usersTopic": "u1", "accountsTopic": "a1", "kafka": {"bootstrapServers": "broker:9092"}})
+    )
+    wishes = [Heard(0, offset, 0, Wish(users_topic=f"u{offset}"), "{}") for offset in range(5, 8)]
+    journal = Journal()
+    journal.add(entry(4, Verdict.MERGED))
+    for judged in fold(base, wishes).judged:
+        journal.add(Entry.of(judged))
+    journal.became(0, 7, Outcome(3, End.SERVING))
+    said = [(row["verdict"], row["generation"], row["outcome"]) for row in journal.rows()]
+    assert said == [
+        ("merged", None, None),
+        ("merged", 3, None),
+        ("merged", 3, None),
+        ("applied", 3, "serving"),
     ]
 
 

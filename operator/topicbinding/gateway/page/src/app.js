@@ -25,6 +25,8 @@ class Page {
         this.gateway = new Gateway(location.origin, { token: () => sessionStorage.getItem(TOKEN_KEY) });
         this.list = [];
         this.shown = null; // {namespace, name, table}
+        this.drawn = null; // the generation whose rows the grid shows
+        this.view = null;
         this.detail = null;
         this.live = { state: "lost", reason: "" };
         this.offset = Infinity; // how far this clock is ahead of the gateway's, at least
@@ -111,6 +113,7 @@ class Page {
         this.closeMenu();
         if (!same) this.openBinding(wanted);
         this.openTable(wanted, parameters);
+        if (path !== this.url({}).replace(/^#\/?/, "")) history.replaceState(null, "", this.url(parameters));
     }
 
     url(parameters) {
@@ -120,8 +123,10 @@ class Page {
     }
 
     keepView(view) {
+        // Between a step to another table and its rows, what the grid says is still about the table before: writing it
+        // down would take the step back.
+        if (!this.shown || this.drawn === null || location.hash.split("?")[0] !== this.url({})) return;
         this.view = view;
-        if (!this.shown) return;
         const parameters = {};
         if (Object.keys(view).length) parameters.view = JSON.stringify(view);
         if (this.grid.search) parameters.q = this.grid.search;
@@ -183,6 +188,7 @@ class Page {
         this.drawn = null;
         this.charts.clear();
         let view = readView(parameters.get("view"));
+        this.view = view;
         let search = parameters.get("q") ?? "";
         byId("search").value = search;
         const table = this.binding.getTable(wanted.table, { arrow: true });
