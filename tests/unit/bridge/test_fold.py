@@ -85,7 +85,7 @@ def test_letting_go_of_messages_changes_neither_the_result_nor_the_counts(
         assert second.changed == whole.changed
         assert second.counts == whole.counts
         assert second.applied == whole.applied
-        # Whoever is answered when the first part is let go, and whoever when the rest is settled: all of them, once.
+        # Some are answered when the first part is let go, the others when the rest is settled: each once.
         open_one = first.carried.last_change
         early = [each for each in first.judged if open_one is None or each.heard is not open_one.heard]
         answered = {each.heard: each.verdict for each in (*early, *second.judged)}
