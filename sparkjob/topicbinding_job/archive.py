@@ -18,7 +18,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from topicbinding.api import SparkSpec
+from topicbinding.api import Mode, SparkSpec
 from topicbinding_job import session as spark_session
 from topicbinding_job import warmup
 from topicbinding_job.settings import Settings
@@ -37,7 +37,7 @@ def main(target: Path) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         session = spark_session.start(settings, SparkSpec(), {}, [f"-XX:ArchiveClassesAtExit={target}"])
-        warmup.warm(session, settings.scratch, seconds=120.0)
+        warmup.warm(session, settings.scratch, Mode.AUTO, seconds=120.0)
         _load_kafka(session)
         gateway: Any = SparkContext._gateway
         session.stop()

@@ -17,6 +17,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from topicbinding.api import CheckpointType, Generation, Mode, Phase, Source
+from topicbinding.kafka.problems import TOPIC_NOT_FOUND, UNREACHABLE
 from topicbinding.kafka.records import KafkaProblem
 from topicbinding.kafka.settings import (
     KafkaSettingsError,
@@ -44,7 +45,7 @@ logger = logging.getLogger(__name__)
 TRIES: Final = 3
 """A broker that is just being restarted, or a topic that was made a moment ago, is no reason to give up; one
 that is not there should be said within seconds."""
-_MAY_PASS: Final = ("BrokerUnreachable", "TopicNotFound")
+_MAY_PASS: Final = (UNREACHABLE, TOPIC_NOT_FOUND)
 
 
 class Stopped(Exception):  # noqa: N818 - what was asked for
@@ -94,7 +95,7 @@ class Driver:
         session = starting.submit(self._start_session, generation)
         starting.shutdown(wait=False)
         if generation.spec.source is None:
-            generation = self._stand_by(session.result())
+            generation = self._stand_by(session.result(), generation.spec.spark.mode)
         source = generation.spec.source
         if source is None:
             raise Stopped
@@ -139,9 +140,9 @@ class Driver:
             logger.warning("the class archive %s was not used: cold starts are slow", self._settings.archive)
         return session
 
-    def _stand_by(self, session: SparkSession) -> Generation:
+    def _stand_by(self, session: SparkSession, mode: Mode) -> Generation:
         try:
-            seconds = warmup.warm(session, self._settings.scratch)
+            seconds = warmup.warm(session, self._settings.scratch, mode)
             logger.info("warm after %.1f s", seconds)
         except Exception:
             # A cold standby is still a standby.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from topicbinding.api import Mode, Phase, Source
+from topicbinding.kafka.problems import UNREACHABLE
 from topicbinding.kafka.records import KafkaProblem
 from topicbinding_job import wire
 from topicbinding_job.ending import jvm_exit_code
@@ -190,7 +191,7 @@ class Live:
         try:
             self.topics.plan(self.source, self.plan.start_offsets)
         except KafkaProblem as problem:
-            if problem.reason != "BrokerUnreachable":
+            if problem.reason != UNREACHABLE:
                 raise
         return False
 

@@ -80,14 +80,7 @@ class Query:
         """Rows leave through the JVM's own writer, which connects to `host`:`port` and says `token` first."""
         self.mode = REALTIME
         rows = self._rows(realtime=True)
-        writer = rows.writeStream.outputMode("update").queryName("tables")
-        # Known to pyspark, not yet to its annotations.
-        in_real_time: Any = writer.option("checkpointLocation", self._reading.checkpoint).trigger
-        writer = in_real_time(realTime=batch)
-        jvm: Any = self._session._jvm
-        sender = jvm.dev.topicbinding.job.RowSender(host, port, token)
-        writer._jwrite = writer._jwrite.foreach(sender)
-        self._query = writer.start()
+        self._query = write_in_real_time(rows, self._reading.checkpoint, batch, host, port, token)
 
     def stop(self) -> None:
         """Stop reading; an open batch is read again by the next start."""
@@ -168,6 +161,20 @@ class Query:
         for name, value in options.items():
             reader = reader.option(name, value)
         return reader.load()
+
+
+def write_in_real_time(
+    rows: DataFrame, checkpoint: str, batch: str, host: str, port: int, token: str
+) -> StreamingQuery:
+    """Start the query whose rows leave through the JVM's own writer."""
+    writer = rows.writeStream.outputMode("update").queryName("tables")
+    # Known to pyspark, not yet to its annotations.
+    in_real_time: Any = writer.option("checkpointLocation", checkpoint).trigger
+    writer = in_real_time(realTime=batch)
+    jvm: Any = rows.sparkSession._jvm
+    writer._jwrite = writer._jwrite.foreach(jvm.dev.topicbinding.job.RowSender(host, port, token))
+    started: StreamingQuery = writer.start()
+    return started
 
 
 def new_token() -> str:

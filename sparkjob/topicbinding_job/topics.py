@@ -12,13 +12,14 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka import admin as kafka_admin
 from confluent_kafka.admin import AdminClient
 
 from topicbinding.api import Offsets, Source
+from topicbinding.kafka.problems import NO_TOPIC, Troubles, not_allowed
 from topicbinding.kafka.records import KafkaProblem
 
 logger = logging.getLogger(__name__)
@@ -30,14 +31,6 @@ OffsetSpec = _admin_names.OffsetSpec
 
 Positions = dict[int, int]
 """Offsets by partition."""
-
-_LOGIN: Final = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
-_FORBIDDEN: Final = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
-_ABSENT: Final = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +75,11 @@ class Topics:
 
     def __init__(self, settings: Mapping[str, str], timeout: float) -> None:
         self._timeout = timeout
-        self._trouble: KafkaError | None = None
-        self._servers = settings.get("bootstrap.servers", "")
+        self._troubles = Troubles(settings.get("bootstrap.servers", ""))
         try:
             ours: dict[str, Any] = {
                 **settings,
-                "error_cb": self._heard_of,
+                "error_cb": self._troubles.heard_of,
                 "log.connection.close": "false",
                 "reconnect.backoff.max.ms": "1000",
                 "topic.metadata.refresh.interval.ms": "10000",
@@ -145,9 +137,9 @@ class Topics:
             self._admin.poll(0)
             raise self._problem(error.args[0], topic) from None
         except TimeoutError:
-            raise self._unreachable("no answer in time") from None
+            raise self._troubles.unreachable("no answer in time") from None
         if check and described.authorized_operations and not _may_read(described.authorized_operations):
-            raise _forbidden(topic)
+            raise not_allowed(topic)
         return sorted(each.id for each in described.partitions)
 
     def _offsets(self, topic: str, numbers: list[int], spec: Any) -> Positions:
@@ -162,40 +154,10 @@ class Topics:
             self._admin.poll(0)
             raise self._problem(error.args[0], topic) from None
         except TimeoutError:
-            raise self._unreachable("no answer in time") from None
-
-    def _heard_of(self, error: KafkaError) -> None:
-        # A login failure explains the lost connections that follow it: keep the better reason.
-        if self._trouble is None or self._trouble.code() not in _LOGIN | {KafkaError._SSL}:
-            self._trouble = error
+            raise self._troubles.unreachable("no answer in time") from None
 
     def _problem(self, error: KafkaError, topic: str) -> KafkaProblem:
-        code = error.code()
-        if code in _ABSENT:
-            return KafkaProblem("TopicNotFound", f"Kafka has no topic {topic!r}{self._nearest(topic)}")
-        if code in _FORBIDDEN:
-            return _forbidden(topic)
-        if self._trouble is not None and code not in _LOGIN:
-            error, code = self._trouble, self._trouble.code()
-        if code in _LOGIN:
-            return KafkaProblem(
-                "AuthenticationFailed",
-                "Kafka refused the login: check the Secret and kafka.security.mechanism",
-            )
-        if code == KafkaError._SSL:
-            return KafkaProblem(
-                "TlsFailed",
-                "the TLS handshake with Kafka failed: check 'ca.crt' in the Secret, the broker's "
-                "certificate and its host name",
-            )
-        return self._unreachable(error.name())
-
-    def _unreachable(self, why: str) -> KafkaProblem:
-        return KafkaProblem(
-            "BrokerUnreachable",
-            f"no broker answers at {self._servers} ({why}): "
-            "check bootstrapServers, the network and the broker",
-        )
+        return self._troubles.problem(error, topic, self._nearest(topic) if error.code() in NO_TOPIC else "")
 
     def _nearest(self, topic: str) -> str:
         """Misspelt names are the commonest mistake: name those that are near."""
@@ -226,13 +188,6 @@ def _kept(topic: str, pinned: Positions, first: Positions, end: Positions, notes
             at = earliest
         start[number] = at
     return start
-
-
-def _forbidden(topic: str) -> KafkaProblem:
-    return KafkaProblem(
-        "NotAuthorized",
-        f"Kafka does not allow this account to read {topic!r}: give it DESCRIBE and READ on the topic",
-    )
 
 
 def _may_read(operations: list[Any]) -> bool:

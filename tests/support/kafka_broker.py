@@ -18,8 +18,10 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaException, Message, Producer, TopicCollection
+from confluent_kafka import admin as kafka_admin
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -27,6 +29,12 @@ from tests.support.certificates import Authority
 from tests.support.cluster import CACHE, ROOT
 from tests.support.identity import IdentityProvider
 from tests.support.waiting import eventually
+
+# The library's annotations leave these out.
+_admin_names: Any = kafka_admin
+AclBinding, AclOperation = _admin_names.AclBinding, _admin_names.AclOperation
+AclPermissionType, ResourceType = _admin_names.AclPermissionType, _admin_names.ResourceType
+ResourcePatternType = _admin_names.ResourcePatternType
 
 JARS = CACHE / "test-broker" / "target" / "jars"
 CLUSTER_ID = "dG9waWNiaW5kaW5nLXRlcw"
@@ -143,6 +151,18 @@ class Broker:
         self.admin().create_topics([topic])[name].result(30)
         eventually(lambda: name in self.admin().list_topics(timeout=5).topics, 30, f"topic {name}", 0.05)
 
+    def reserve_topic(self, name: str, principal: str) -> None:
+        """Only this principal may read the topic; others may see that it is there."""
+        rules = [
+            AclBinding(
+                ResourceType.TOPIC, name, ResourcePatternType.LITERAL, who, "*", operation,
+                AclPermissionType.ALLOW,
+            )
+            for who, operation in ((principal, AclOperation.READ), ("User:*", AclOperation.DESCRIBE))
+        ]  # fmt: skip
+        for future in self.admin().create_acls(rules).values():
+            future.result(30)
+
     def delete_topic(self, name: str) -> None:
         self.admin().delete_topics([name])[name].result(30)
         eventually(lambda: name not in self.admin().list_topics(timeout=5).topics, 30, f"no {name}", 0.05)
@@ -233,6 +253,10 @@ class Broker:
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.directory / "ca.crt"),
             "listener.name.ssl.ssl.client.auth": "required",
+            # Everybody may do everything, until a test says who may read a topic. We come without a name.
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "allow.everyone.if.no.acl.found": "true",
             "log.dirs": str(self.directory / "data"),
             "auto.create.topics.enable": "false",
             "message.max.bytes": "20000000",

@@ -22,6 +22,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from topicbinding.kafka.problems import LOGIN_REFUSED, NO_TOPIC, NOT_ALLOWED, UNREACHABLE, Troubles
 from topicbinding.kafka.records import (
     Batch,
     Headers,
@@ -71,17 +72,6 @@ _SENDER_SETTINGS: Final = {
     "log.connection.close": "false",
 }
 
-_AUTHENTICATION: Final = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
-_NOT_ALLOWED: Final = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-}
-_NO_TOPIC: Final = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-}
 _MOVED: Final = {
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError.OFFSET_OUT_OF_RANGE,
@@ -117,7 +107,7 @@ class Connection:
     def __init__(self, settings: Mapping[str, str], client_id: str) -> None:
         self._settings = {"client.id": client_id, **settings}
         self._admin: AdminClient | None = None
-        self._trouble: KafkaError | None = None
+        self.troubles = Troubles(settings["bootstrap.servers"])
 
     def describe(self, topic: str, timeout: float) -> TopicState:
         """The topic's id and partitions, without their spans (see `Reader.spans`)."""
@@ -129,10 +119,10 @@ class Connection:
             described = answer[topic].result(timeout=timeout + 1)
         except KafkaException as error:
             self._admin.poll(0)
-            raise self._problem(error.args[0], topic) from None
+            raise self.troubles.problem(error.args[0], topic) from None
         except TimeoutError:
-            raise self._unreachable("no answer in time") from None
-        self._trouble = None
+            raise self.troubles.unreachable("no answer in time") from None
+        self.troubles.over()
         topic_id = str(described.topic_id)
         return TopicState(
             name=topic,
@@ -151,49 +141,13 @@ class Connection:
 
     def _make(self, kind: Callable[..., Any], ours: Mapping[str, str]) -> Any:
         # Ours last: nothing passed through may change how positions are kept.
-        settings = {**self._settings, **ours, "error_cb": self._heard_of}
+        settings = {**self._settings, **ours, "error_cb": self.troubles.heard_of}
         try:
             return kind(settings, logger=logger)
         except KafkaException as error:
             raise KafkaProblem("KafkaSettingsInvalid", _setting_refused(error)) from None
         except (TypeError, ValueError) as error:
             raise KafkaProblem("KafkaSettingsInvalid", type(error).__name__) from None
-
-    def _heard_of(self, error: KafkaError) -> None:
-        # A login failure explains the lost connections that follow it: keep the better reason.
-        if self._trouble is None or self._trouble.code() not in _AUTHENTICATION | {KafkaError._SSL}:
-            self._trouble = error
-
-    def _problem(self, error: KafkaError, topic: str) -> KafkaProblem:
-        code = error.code()
-        if code in _NO_TOPIC:
-            return KafkaProblem(
-                "TopicNotFound", f"Kafka has no topic {topic!r}: create it, or correct its name"
-            )
-        if code in _NOT_ALLOWED:
-            what = f"Kafka does not allow this account to read {topic!r}"
-            return KafkaProblem("KafkaNotAuthorized", f"{what}: give it DESCRIBE and READ on the topic")
-        if self._trouble is not None and code not in _AUTHENTICATION:
-            error, code = self._trouble, self._trouble.code()
-        if code in _AUTHENTICATION:
-            return KafkaProblem(
-                "KafkaAuthenticationFailed",
-                "Kafka refused the login: check the Secret and kafka.security.mechanism",
-            )
-        if code == KafkaError._SSL:
-            return KafkaProblem(
-                "KafkaTlsFailed",
-                "the TLS handshake with Kafka failed: check 'ca.crt' in the Secret, the broker's "
-                "certificate and its host name",
-            )
-        return self._unreachable(error.name())
-
-    def _unreachable(self, why: str) -> KafkaProblem:
-        servers = self._settings["bootstrap.servers"]
-        return KafkaProblem(
-            "KafkaUnreachable",
-            f"no broker answers at {servers} ({why}): check bootstrapServers, the network and the broker",
-        )
 
 
 class Reader:
@@ -214,9 +168,9 @@ class Reader:
                 )
             except KafkaException as error:
                 self._consumer.poll(0)
-                raise self._connection._problem(error.args[0], self._topic) from None
+                raise self._connection.troubles.problem(error.args[0], self._topic) from None
             if answer is None:
-                raise self._connection._unreachable("no answer in time")
+                raise self._connection.troubles.unreachable("no answer in time")
             found[number] = Span(*answer)
         return found
 
@@ -240,10 +194,10 @@ class Reader:
                 ended.discard(message.partition())
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
-            elif error.code() in _MOVED | _NO_TOPIC:
+            elif error.code() in _MOVED | NO_TOPIC:
                 raise TopicMoved(error.name())
-            elif error.code() in _NOT_ALLOWED | _AUTHENTICATION:
-                raise self._connection._problem(error, self._topic)
+            elif error.code() in NOT_ALLOWED | LOGIN_REFUSED:
+                raise self._connection.troubles.problem(error, self._topic)
             else:
                 logger.warning("reading %s: %s", self._topic, error.name())
         return Batch(tuple(records), frozenset(ended))
@@ -295,7 +249,7 @@ class Sender:
         if failed:
             raise _not_sent(failed[0], topic)
         if not sent:
-            raise KafkaProblem("KafkaUnreachable", f"{topic!r} took no message within {timeout:g} s")
+            raise KafkaProblem(UNREACHABLE, f"{topic!r} took no message within {timeout:g} s")
         return sent[0]
 
     def poll(self) -> None:
@@ -322,9 +276,9 @@ def _record(message: Any) -> Record:
 def _not_sent(error: KafkaError, topic: str) -> KafkaProblem:
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return KafkaProblem("MessageTooLarge", f"{topic!r} takes no message of that size")
-    if error.code() in _NO_TOPIC:
+    if error.code() in NO_TOPIC:
         return KafkaProblem("TopicNotFound", f"Kafka has no topic {topic!r}: create it")
-    if error.code() in _NOT_ALLOWED:
+    if error.code() in NOT_ALLOWED:
         return KafkaProblem("KafkaNotAuthorized", f"Kafka does not allow this account to write to {topic!r}")
     return KafkaProblem("NotSent", f"a message to {topic!r} could not be sent ({error.name()})")
 

@@ -109,6 +109,25 @@ async def test_what_the_api_server_refuses_becomes_a_condition(cluster: Cluster,
         cluster.kubectl("-n", NAMESPACE, "delete", "quota", "tight", "--ignore-not-found")
 
 
+@pytest.mark.parametrize("name", ["9-lives", "with.dots", "n" * 60])
+async def test_a_name_that_no_service_can_have_is_said_and_disturbs_nobody(
+    cluster: Cluster, on: Stage, name: str
+) -> None:
+    with controller(cluster, NAMESPACE):
+        await on.create(name)
+        neighbour = f"neighbour-of-{len(name)}"
+        await on.create(neighbour)
+
+        async def said() -> bool:
+            return (await on.condition(name, "Stalled")).get("reason") == "InvalidName"
+
+        await until(said, 20, "Stalled with InvalidName")
+        assert "under another name" in (await on.condition(name, "Stalled"))["message"]
+        assert (await on.condition(name, "Ready"))["status"] == "False"
+        await on.serves(neighbour, 1)
+        assert await on.numbers(name) == []
+
+
 async def test_two_controllers_build_one_generation_for_each_change(cluster: Cluster, on: Stage) -> None:
     with controller(cluster, NAMESPACE), controller(cluster, NAMESPACE):
         await on.create("shared", linger={"seconds": 0})

@@ -179,7 +179,7 @@ def refusal(source: dict[str, Any], settings: dict[str, str]) -> KafkaProblem:
 
 def test_no_broker() -> None:
     problem = refusal(source_of("a", "b"), {"bootstrap.servers": f"127.0.0.1:{world.free_port()}"})
-    assert problem.reason == "BrokerUnreachable"
+    assert problem.reason == "KafkaUnreachable"
 
 
 def test_start_offsets_of_a_moment(topics: world.Topics) -> None:

@@ -455,9 +455,9 @@ def test_a_driver_that_reports_its_failure_and_stays_is_replaced_without_calling
     world.settle()
     world.pod_runs(1)
     uid = world.pods()[1].meta.uid
-    world.report(1, "Failed", reason="BrokerUnreachable", message="no broker answers")
+    world.report(1, "Failed", reason="KafkaUnreachable", message="no broker answers")
     world.settle()
-    assert world.condition("Ready")[:2] == ("False", "BrokerUnreachable")
+    assert world.condition("Ready")[:2] == ("False", "KafkaUnreachable")
     world.wait(1.5)
     assert world.pods()[1].meta.uid != uid
     assert not any("is gone" in each for each in world.events())
