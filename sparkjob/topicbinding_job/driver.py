@@ -16,7 +16,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from topicbinding.api import CheckpointType, Generation, Mode, Phase, Source
+from topicbinding.api import CheckpointType, Generation, Mode, Phase, Source, names
 from topicbinding.kafka.problems import TOPIC_NOT_FOUND, UNREACHABLE
 from topicbinding.kafka.records import KafkaProblem
 from topicbinding.kafka.settings import (
@@ -133,7 +133,9 @@ class Driver:
 
     def _start_session(self, generation: Generation) -> SparkSession:
         started = time.monotonic()
-        session = spark_session.start(self._settings, generation.spec.spark, {})
+        spec = generation.spec
+        labels = {names.LABEL_BINDING: spec.binding, names.LABEL_GENERATION: str(spec.number)}
+        session = spark_session.start(self._settings, spec.spark, labels)
         self._state.archive_used = spark_session.archive_used(self._settings)
         logger.info("session up after %.1f s", time.monotonic() - started)
         if self._settings.archive.exists() and not self._state.archive_used:

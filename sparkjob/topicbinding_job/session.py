@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from topicbinding.api import Mode, SparkSpec, names
+from topicbinding.api import CheckpointType, Mode, SparkSpec, names
 from topicbinding_job.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -142,10 +142,10 @@ def delete_tree(session: SparkSession, place: str) -> None:
     files.delete(path, True)
 
 
-def conf_of(settings: Settings, spark: SparkSpec, local_files: bool = True) -> dict[str, str]:
+def conf_of(settings: Settings, spark: SparkSpec, labels: Mapping[str, str]) -> dict[str, str]:
     """All settings of the session, as Spark wants them."""
     conf = dict(_FIXED)
-    if local_files:
+    if spark.checkpoint.type is not CheckpointType.URI:
         conf |= _LOCAL_FILES
     conf["spark.app.name"] = settings.generation
     conf["spark.sql.shuffle.partitions"] = str(shuffle_partitions(spark))
@@ -158,11 +158,11 @@ def conf_of(settings: Settings, spark: SparkSpec, local_files: bool = True) -> d
         conf["spark.master"] = f"local[{settings.slots}]"
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
     else:
-        conf |= _on_kubernetes(settings, spark)
+        conf |= _on_kubernetes(settings, spark, labels)
     return conf | checked_conf(spark.conf)
 
 
-def _on_kubernetes(settings: Settings, spark: SparkSpec) -> dict[str, str]:
+def _on_kubernetes(settings: Settings, spark: SparkSpec, labels: Mapping[str, str]) -> dict[str, str]:
     executors = spark.executors
     template = settings.scratch / "executor.yaml"
     template.write_text(json.dumps(_executor_template()))
@@ -176,8 +176,14 @@ def _on_kubernetes(settings: Settings, spark: SparkSpec) -> dict[str, str]:
         "spark.kubernetes.executor.podTemplateFile": str(template),
         "spark.kubernetes.executor.podTemplateContainerName": "executor",
         "spark.kubernetes.executor.podNamePrefix": settings.generation,
-        f"spark.kubernetes.executor.label.{names.LABEL_COMPONENT}": "executor",
-        f"spark.kubernetes.executor.label.{names.LABEL_MANAGED_BY}": names.MANAGED_BY,
+        **{
+            f"spark.kubernetes.executor.label.{name}": value
+            for name, value in {
+                **labels,
+                names.LABEL_COMPONENT: "executor",
+                names.LABEL_MANAGED_BY: names.MANAGED_BY,
+            }.items()
+        },
         "spark.kubernetes.executor.deleteOnTermination": "true",
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.allocation.batch.delay": "1s",
@@ -199,7 +205,7 @@ def _on_kubernetes(settings: Settings, spark: SparkSpec) -> dict[str, str]:
 
 def _shared_checkpoint(settings: Settings, spark: SparkSpec) -> dict[str, str]:
     """The claim that the driver has mounted, mounted by the executors too."""
-    if spark.checkpoint.type.value != "pvc":
+    if spark.checkpoint.type is not CheckpointType.PVC:
         return {}
     prefix = "spark.kubernetes.executor.volumes.persistentVolumeClaim.checkpoint"
     return {
@@ -243,14 +249,13 @@ def _executor_template() -> dict[str, Any]:
 def start(
     settings: Settings,
     spark: SparkSpec,
-    jvm_properties: Mapping[str, str],
+    labels: Mapping[str, str],
     more_java_options: Sequence[str] = (),
 ) -> SparkSession:
-    """Start the JVM and the session. Blocks for seconds."""
-    local_files = spark.checkpoint.type.value != "uri"
-    conf = conf_of(settings, spark, local_files)
+    """Start the JVM and the session. Blocks for seconds. `labels` are those of executor pods."""
+    conf = conf_of(settings, spark, labels)
     (settings.scratch / "spark").mkdir(parents=True, exist_ok=True)
-    options = [*java_options(settings, jvm_properties), *more_java_options]
+    options = [*java_options(settings), *more_java_options]
     conf["spark.driver.extraJavaOptions"] = " ".join(shlex.quote(each) for each in options)
     # What decides how the JVM itself starts can only be said here, before there is one.
     early = ("spark.driver.extraClassPath", "spark.driver.extraJavaOptions")
@@ -267,11 +272,10 @@ def start(
     return session
 
 
-def java_options(settings: Settings, properties: Mapping[str, str]) -> list[str]:
-    options = [f"-D{name}={value}" for name, value in sorted(properties.items())]
+def java_options(settings: Settings) -> list[str]:
     # One collector thread: on two cores the others would only take turns with the work, and it costs least
     # memory.
-    options.append("-XX:+UseSerialGC" if settings.cores <= 2 else "-XX:+UseParallelGC")
+    options = ["-XX:+UseSerialGC" if settings.cores <= 2 else "-XX:+UseParallelGC"]
     options += ["-XX:+ExitOnOutOfMemoryError", f"-Djava.io.tmpdir={settings.scratch}"]
     options += _LATE_OPTIMISING
     if settings.archive.exists():

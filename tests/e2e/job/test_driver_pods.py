@@ -104,14 +104,17 @@ def test_two_executors_one_of_which_is_killed(bindings: Bindings, topics: Topics
     pair = Pair(topics, "spread")
     pair.send(users=100, accounts=200)
     spark = {
-        "executors": {"instances": 2, "cores": 1, "memory": "1Gi"},
+        # Real time needs a slot for each of its tasks: two partitions and the keyed state.
+        "executors": {"instances": 2, "cores": 2, "memory": "1Gi"},
         "checkpoint": {"type": "pvc", "size": "256Mi"},
-        "mode": "microbatch",
+        "mode": "auto",
     }
     bindings.apply("spread", pair.spec("left", **spark))
     bindings.wait_active("spread", 1)
     shows(bindings, "spread-g1", pair.expected(JoinType.LEFT))
-    selector = "topicbinding.dev/component=executor"
+    selector = (
+        "topicbinding.dev/component=executor,topicbinding.dev/binding=spread,topicbinding.dev/generation=1"
+    )
     executors = eventually(
         lambda: bindings.names("pod", selector) if len(bindings.names("pod", selector)) >= 2 else None,
         SLOW,
@@ -120,6 +123,14 @@ def test_two_executors_one_of_which_is_killed(bindings: Bindings, topics: Topics
     )
     owner = bindings.get("pod", executors[0])["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"]) == ("Pod", "spread-g1")
+    eventually(
+        lambda: bindings.get("generation", "spread-g1")["status"].get("mode") == "realtime",
+        SLOW,
+        "real time in the executors",
+        every=1,
+    )
+    pair.send(users=20, accounts=20)
+    shows(bindings, "spread-g1", pair.expected(JoinType.LEFT), seconds=SLOW)
     bindings.delete_pod(executors[0])
     pair.send(users=20, accounts=20)
     shows(bindings, "spread-g1", pair.expected(JoinType.LEFT), seconds=SLOW)

@@ -113,14 +113,18 @@ def test_a_standby_starts_when_it_is_given_a_source(topics: world.Topics, tmp_pa
     places = {"users": topics.make("users", 2), "accounts": topics.make("accounts", 3)}
     for partition in range(2):
         topics.send(places["users"], users(range(100)), partition)
+    store = tmp_path / "store"
+    spark = {"checkpoint": {"type": "uri", "uri": f"file://{store}"}}
     with DriverProcess(tmp_path) as driver:
-        driver.start(generation(None))
+        driver.start(generation(None, spark=spark))
         driver.wait_phase("Standby")
         assert driver.code("/readyz") == 503
         assert driver.code("/v1/tables/final_ui") == 503
-        driver.update(generation(source_of(places["users"], places["accounts"], "inner")))
+        driver.update(generation(source_of(places["users"], places["accounts"], "inner"), spark=spark))
         driver.wait_phase("CaughtUp")
         assert driver.rows_of("users_ui") == 200
+        # The checkpoint stands where it was asked for, under (binding UID, generation).
+        assert any((store / "uid" / "1").glob("*/commits/0"))
         assert driver.rows_of("final_ui") == 0
         # Partitions that are added while it runs are read from their beginning.
         admin = AdminClient({"bootstrap.servers": BROKER})
@@ -145,6 +149,9 @@ def test_a_standby_starts_when_it_is_given_a_source(topics: world.Topics, tmp_pa
         assert driver.code("/v1/tables/users_ui?where=agee%3D1") == 400
         assert driver.code("/v1/tables/users_u") == 404
         assert driver.code("/v1/tables/users_ui/stream?epoch=x&seq=-1") == 400
+        # Nothing stays behind where no pod's end would remove it.
+        assert driver.stop(30) == 0
+        assert not (store / "uid" / "1").exists()
 
 
 def test_a_topic_that_is_not_there_is_said_with_the_nearest_names(
