@@ -25,6 +25,7 @@ from topicbinding.controller.ports import (
     POD,
     SERVICE,
     Kube,
+    KubeError,
     StaleError,
 )
 from topicbinding.controller.reporter import Reporter
@@ -75,6 +76,19 @@ class Reconciler:
             return None
         if seen.binding.controller_class != self._settings.controller_class:
             return None  # somebody else's
+        meta = seen.binding.meta
+        try:
+            wait = self._work_on(key)
+        except StaleError:
+            raise
+        except Exception as error:
+            reason = error.reason if isinstance(error, KubeError) else "ControllerError"
+            self._reporter.trouble(meta.namespace, meta.name, meta.uid, reason, str(error) or repr(error))
+            raise
+        self._reporter.over(meta.uid)
+        return wait
+
+    def _work_on(self, key: Key) -> float | None:
         done: list[Action] = []
         trouble: Failure | None = None
         planned = Plan()
@@ -232,8 +246,8 @@ class Reconciler:
         message = f"this spec cannot be understood: {words}"
         if any(each["type"] == "Stalled" and each["message"] == message for each in said):
             return
-        log.warning("%s/%s: %s", *key, message)
         meta = manifest["metadata"]
+        self._reporter.trouble(*key, meta["uid"], "InvalidSpec", message)
         condition = {"type": "Stalled", "status": "True", "reason": "InvalidSpec", "message": message}
         condition |= {"lastTransitionTime": now}
         self._kube.apply_status(

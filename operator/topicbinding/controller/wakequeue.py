@@ -107,7 +107,7 @@ class WakeQueue:
             log.debug("%s/%s: the view was too old: %s", *key, error)
         except KubeError as error:
             outcome = "error"
-            log.warning("%s/%s: %s: %s", *key, error.reason, error)
+            log.debug("%s/%s: %s, again later", *key, error.reason)  # the pass itself has told of it
         except Exception:
             outcome = "bug"
             log.exception("%s/%s: a pass failed", *key)

@@ -164,8 +164,8 @@ class StatusChannel(BuiltinChannel):
 
 
 class LogsChannel(BuiltinChannel):
-    """orchestrator_logs: the Events of the binding and of its generations, and those the controller
-    writes."""
+    """orchestrator_logs: the Events of the binding and of its generations. What the controller logs about a
+    binding is among them: it writes each such line as an Event too."""
 
     def rows(self) -> list[tuple[Hashable, Row]]:
         return [

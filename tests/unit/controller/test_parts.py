@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tests.unit.controller.apiserver import ApiServer, Client
 from topicbinding.controller.applier import difference
 from topicbinding.controller.cache import Cache, Key
 from topicbinding.controller.observed import DriverFailures, Failure, read_pod
 from topicbinding.controller.policy import Policy
 from topicbinding.controller.ports import BINDING, GENERATION, POD, UnavailableError
+from topicbinding.controller.reporter import Reporter
 from topicbinding.controller.settings import Settings
 from topicbinding.controller.wakequeue import WakeQueue
 
@@ -208,3 +210,23 @@ async def test_errors_wait_longer_each_time_and_other_bindings_go_on() -> None:
     assert waits[1] >= 0.1
     assert waits[2] >= 0.2
     assert others == [("shop", "other")]
+
+
+def test_a_trouble_that_lasts_is_told_once_in_a_while_and_again_after_it_was_over() -> None:
+    client = Client(ApiServer())
+    now = [0.0]
+    reporter = Reporter(client, clock=lambda: now[0])
+
+    def told(reason: str = "Forbidden") -> int:
+        reporter.trouble("shop", "orders", "uid", reason, "pods is forbidden")
+        return len(client.events_about("shop", "uid"))
+
+    assert [told(), told()] == [1, 1]
+    assert told("QuotaExceeded") == 2
+    now[0] += 301
+    assert told("QuotaExceeded") == 3
+    reporter.over("uid")
+    assert told("QuotaExceeded") == 4
+    assert {(each["message"], each["type"]) for each in client.events_about("shop", "uid")} == {
+        ("pods is forbidden", "Warning")
+    }
