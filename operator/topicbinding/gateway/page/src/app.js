@@ -33,7 +33,11 @@ class Page {
         this.rates = [];
         this.stops = [];
         this.heard = 0;
-        this.grid = new Grid(byId("grid"), (view) => this.keepView(view));
+        this.grid = new Grid(
+            byId("grid"),
+            (view) => this.keepView(view),
+            () => this.detail?.tables.final_ui?.[0]?.name, // the key comes first there
+        );
         this.charts = new Charts();
     }
 
@@ -204,7 +208,7 @@ class Page {
                 this.grid.update(arrow);
                 if (header.newestEventTime) this.charts.sampleFreshness(Date.now() - this.offset - header.newestEventTime);
             } else {
-                this.grid.replace(arrow).then(() => {
+                this.grid.replace(arrow, kind === "swap").then(() => {
                     this.gridShows(table, header.generation);
                     if (kind === "swap") this.flash();
                 });

@@ -35,10 +35,13 @@ export class Grid {
     #search = "";
     #title = "";
     #marks = new Marks();
+    #selection = new Selection();
     #restoring = 0;
 
-    constructor(place, onView) {
+    /** `keyColumn` tells the name of the column that people know a row by, once it is known. */
+    constructor(place, onView, keyColumn) {
         this.onView = onView;
+        this.keyColumn = keyColumn;
         place.append(this.#viewer);
         this.#viewer.addEventListener("perspective-config-update", () => {
             this.#marks.forget();
@@ -58,18 +61,48 @@ export class Grid {
             this.#drop();
             this.#title = title;
             this.#search = search ?? "";
+            this.#selection.clear();
             await this.#fresh(arrow, view);
         });
     }
 
-    /** All rows anew, the view as it is: after a snapshot or a swap. */
-    replace(arrow) {
+    /** All rows anew, the view as it is: after a snapshot or a swap. Other rows are known by their keys. */
+    replace(arrow, others) {
         return this.#queue(async () => {
             this.#drop();
             this.#marks.forget();
-            if (this.#table && sameBytes(schemaOf(arrow), this.#arrowSchema)) await this.#table.replace(arrow);
-            else await this.#fresh(arrow, this.#table ? await this.view() : null);
+            const keys = others ? await this.#keysOf(this.#selection.rows) : [];
+            await this.#replace(arrow);
+            if (others) this.#selection.select(await this.#rowsOf(keys));
         });
+    }
+
+    async #replace(arrow) {
+        if (this.#table && sameBytes(schemaOf(arrow), this.#arrowSchema)) await this.#table.replace(arrow);
+        else await this.#fresh(arrow, this.#table ? await this.view() : null);
+    }
+
+    async #keysOf(rows) {
+        const key = this.keyColumn();
+        const found = rows.map((row) => this.#query([key], [[ROW, "==", row]]));
+        return (await Promise.all(found)).flat().map((each) => each[key]);
+    }
+
+    async #rowsOf(keys) {
+        const key = this.keyColumn();
+        const found = keys.map((value) => this.#query([ROW], [[key, "==", value]]));
+        return (await Promise.all(found)).flat().map((each) => each[ROW]);
+    }
+
+    /** At most one row of the table that fits. */
+    async #query(columns, filter) {
+        if (!this.#table || ![...columns, ...filter.map(([name]) => name)].every((name) => name in JSON.parse(this.#schema))) return [];
+        const view = await this.#table.view({ columns, filter });
+        try {
+            return await view.to_json({ start_row: 0, end_row: 1 });
+        } finally {
+            await view.delete();
+        }
     }
 
     /** Rows that changed. */
@@ -161,7 +194,7 @@ export class Grid {
         await this.#restore({
             table: name,
             plugin: "Datagrid",
-            plugin_config: { edit_mode: "SELECT_ROW", font_size: 13 },
+            plugin_config: { edit_mode: "READ_ONLY", font_size: 13 },
             theme: themeName(),
             title: this.#title,
             ...this.#plain(),
@@ -169,6 +202,7 @@ export class Grid {
         });
         await before?.delete({ lazy: true });
         await this.#marks.follow(this.#viewer);
+        await this.#selection.follow(this.#viewer);
     }
 
     #plain() {
@@ -235,6 +269,62 @@ function themeName() {
     return theme.current() === "light" ? "Pro Light" : "Pro Dark";
 }
 
+/** The row id behind a cell of a flat view; undefined where rows are grouped. */
+function rowOf(grid, cell) {
+    const model = grid.model;
+    const meta = grid.regular_table.getMeta(cell);
+    const flat = model && !model._config.group_by.length && !model._config.split_by.length;
+    return flat && meta ? model._ids[meta.y - meta.y0]?.[0] : undefined;
+}
+
+/** The rows a person has picked, by their identity: they stay picked wherever sorting and updates move them. */
+class Selection {
+    #rows = new Set();
+    #grid = null;
+
+    get rows() {
+        return [...this.#rows];
+    }
+
+    clear() {
+        this.select([]);
+    }
+
+    select(rows) {
+        this.#rows = new Set(rows);
+        if (this.#grid) this.#style();
+    }
+
+    async follow(viewer) {
+        const grid = await viewer.getPlugin("Datagrid");
+        if (grid === this.#grid) return;
+        this.#grid = grid;
+        const sheet = new CSSStyleSheet();
+        sheet.replaceSync("tr.tb-selected td { box-shadow: inset 0 0 0 100vmax color-mix(in srgb, var(--tb-mark, #2dd4bf) 22%, transparent); }");
+        grid.shadowRoot?.adoptedStyleSheets.push(sheet);
+        grid.regular_table.addStyleListener(() => this.#style());
+        grid.regular_table.addEventListener("click", (event) => {
+            const cell = event.composedPath().find((each) => each.tagName === "TD");
+            const row = cell && rowOf(grid, cell);
+            if (row === undefined || row === null) return;
+            const was = this.#rows.has(row);
+            const more = event.ctrlKey || event.metaKey;
+            const rest = more ? this.rows.filter((each) => each !== row) : [];
+            this.select(was && (more || this.#rows.size === 1) ? rest : [...rest, row]);
+        });
+    }
+
+    #style() {
+        for (const line of this.#grid.regular_table.querySelectorAll("tbody tr")) {
+            const cell = line.querySelector("td");
+            const picked = cell !== null && this.#rows.has(rowOf(this.#grid, cell));
+            line.classList.toggle("tb-selected", picked);
+            if (picked) line.setAttribute("aria-selected", "true");
+            else line.removeAttribute("aria-selected");
+        }
+    }
+}
+
 /** Marks cells of visible rows that changed, and rows that are new, for a moment. Rows are told apart by `_row`. */
 class Marks {
     #before = new Map();
@@ -263,7 +353,6 @@ class Marks {
 
     #style(grid) {
         const model = grid.model;
-        const flat = model && !model._config.group_by.length && !model._config.split_by.length;
         const now = performance.now();
         const seen = new Map();
         // A row that was not there before is new only where the person did not just scroll, sort or filter: among the
@@ -276,7 +365,7 @@ class Marks {
         let y = -1;
         for (const cell of grid.regular_table.querySelectorAll("tbody td")) {
             const meta = grid.regular_table.getMeta(cell);
-            const id = flat && meta ? model._ids[meta.y - meta.y0]?.[0] : undefined;
+            const id = rowOf(grid, cell);
             if (id === undefined || id === null) {
                 this.#unmark(cell);
                 continue;
