@@ -25,14 +25,31 @@ def complain(trouble: Trouble) -> None:
     print(f"ERROR: {trouble}", file=sys.stderr, flush=True)
 
 
+_last: list[str] = [""]
+
+
+def _tell(line: str) -> None:
+    _last[0] = line
+    say(line)
+
+
 @contextmanager
 def step(name: str, doing: str) -> Iterator[None]:
-    """Announce a step, and its time when it is done. A failed step says how long it tried."""
-    say(f"[{name}] {doing} ...")
+    """Announce a step, and its time when it is done. A failed step says how long it tried.
+
+    Steps may run side by side: an end that does not follow its own beginning says whose it is.
+    """
+    beginning = f"[{name}] {doing} ..."
+    _tell(beginning)
     start = time.monotonic()
+
+    def end(word: str) -> None:
+        whose = "" if _last[0] == beginning else f"{doing}: "
+        _tell(f"[{name}] {whose}{word} {time.monotonic() - start:.1f} s")
+
     try:
         yield
     except BaseException:
-        say(f"[{name}] FAILED after {time.monotonic() - start:.1f} s")
+        end("FAILED after")
         raise
-    say(f"[{name}] done in {time.monotonic() - start:.1f} s")
+    end("done in")
