@@ -86,13 +86,16 @@ def open_page(kubectl: Kubectl, options: Namespace) -> int:
     """The page in the browser, through a port-forward that lasts until interrupted."""
     namespace = kubectl.binding(options.name).metadata["namespace"]
     address = f"http://127.0.0.1:{options.port}/#/{namespace}/{options.name}/{names.FINAL_TABLE}"
-    print(address, flush=True)
-    if not options.no_browser:
-        webbrowser.open(address)
+
+    def ready() -> None:
+        print(f"{address}  (Ctrl-C ends it)", flush=True)
+        if not options.no_browser:
+            webbrowser.open(address)
+
     here = Kubectl(
         tuple(flag for flag in kubectl.flags if not flag.startswith("--namespace=")), kubectl.program
     )
-    here.forward(options.system_namespace, GATEWAY, options.port)
+    here.forward(options.system_namespace, GATEWAY, options.port, ready)
     return 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,12 +68,20 @@ class Kubectl:
         if said:
             raise KubectlError(said)
 
-    def forward(self, namespace: str, service: str, port: int) -> None:
-        """Until it ends or is interrupted."""
+    def forward(self, namespace: str, service: str, port: int, ready: Callable[[], None]) -> None:
+        """Until it ends or is interrupted; `ready` is called when connections are taken."""
         where = (f"--namespace={namespace}", "port-forward", f"service/{service}", f"{port}:80")
-        ended = subprocess.run([self.program, *self.flags, *where], stdout=subprocess.DEVNULL, check=False)
-        if ended.returncode != 0:
-            raise KubectlError(f"the forward to {namespace}/{service} ended")
+        command = [self.program, *self.flags, *where]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None  # noqa: S101 - asked for above
+            try:
+                if process.stdout.readline().startswith("Forwarding from"):
+                    ready()
+                for _ in process.stdout:
+                    pass  # a line for every connection
+            finally:
+                process.terminate()
+        raise KubectlError(f"the forward to {namespace}/{service} ended")
 
     def _json(self, *arguments: str) -> Any:
         return json.loads(self.run(*arguments, "-o", "json"))

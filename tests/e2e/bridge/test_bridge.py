@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import signal
 import subprocess
+import sys
 import urllib.request
 from typing import Any
 
 import pytest
 
 from tests.e2e.bridge.conftest import IN_CLUSTER_SASL, NAMESPACE, Bound, Kafka, bind
-from tests.support.cluster import Cluster
+from tests.support.cluster import ROOT, Cluster
+from tests.support.kafka_broker import free_port
 from tests.support.waiting import eventually
 
 GATEWAY = "http://127.0.0.1:8080"
@@ -159,3 +163,22 @@ def test_a_message_moves_the_tables_and_its_receipt_says_so(cluster: Cluster, ka
     assert eventually(lambda: rows("final_ui"), 60, "rows of the new topics", 1)
     told = eventually(lambda: rows("control_raw"), 60, "control_raw", 1)
     assert told[-1]["verdict"] == "applied"
+
+
+def test_the_command_line_opens_the_page(cluster: Cluster, spelled: Bound) -> None:
+    command = [sys.executable, "-m", "topicbinding", "cli", "open", spelled.name, "-n", NAMESPACE]
+    opened = subprocess.Popen(
+        [*command, "--no-browser", "--port", str(free_port())],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **cluster.environment, "PYTHONPATH": str(ROOT / "operator")},
+    )
+    try:
+        assert opened.stdout is not None
+        address = opened.stdout.readline().split()[0]
+        assert address.endswith(f"/#/{NAMESPACE}/{spelled.name}/final_ui")
+        with urllib.request.urlopen(address.split("#")[0], timeout=30) as answer:  # noqa: S310 - loopback
+            assert b"TopicBinding" in answer.read()
+    finally:
+        opened.send_signal(signal.SIGINT)
+        assert opened.wait(20) == 130

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 
 from tests.integration.job import world
 from tests.integration.job.world import BROKER, DriverProcess, StreamReader, generation, source_of
+from tests.support.kafka_broker import free_port
 from tests.support.waiting import eventually
 from tests.unit.job.reference import Record, tables_of
 from topicbinding.api import JoinType, Source, Tables
@@ -185,7 +186,7 @@ def refusal(source: dict[str, Any], settings: dict[str, str]) -> KafkaProblem:
 
 
 def test_no_broker() -> None:
-    problem = refusal(source_of("a", "b"), {"bootstrap.servers": f"127.0.0.1:{world.free_port()}"})
+    problem = refusal(source_of("a", "b"), {"bootstrap.servers": f"127.0.0.1:{free_port()}"})
     assert problem.reason == "KafkaUnreachable"
 
 

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,12 +24,12 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.support.cluster import CACHE, ROOT
+from tests.support.kafka_broker import free_port
 from tests.support.waiting import eventually
 from tests.unit.job.reference import Record
 from topicbinding.tables import frames
 
-ROOT = Path(__file__).parents[3]
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "topicbinding"
 BROKER = os.environ.get("TB_TEST_KAFKA", "127.0.0.1:9092")
 
 
@@ -113,13 +112,6 @@ class Topics:
         if self._made:
             for future in self._admin.delete_topics(self._made).values():
                 future.result(30)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def generation(
