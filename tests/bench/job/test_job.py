@@ -25,6 +25,7 @@ from confluent_kafka import Producer
 
 from tests.integration.job import world
 from tests.integration.job.world import BROKER, DriverProcess, generation, source_of
+from tests.support.cluster import ROOT
 from topicbinding.tables import frames
 
 ROWS = int(os.environ.get("TB_BENCH_ROWS", "3000000"))
@@ -68,7 +69,7 @@ def archive() -> dict[str, str]:
     if not path.exists():
         env = os.environ | {
             "TB_JARS": str(world.jars()),
-            "PYTHONPATH": f"{world.ROOT / 'operator'}:{world.ROOT / 'sparkjob'}",
+            "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'sparkjob'}",
         }
         making = [sys.executable, "-m", "topicbinding_job.archive", str(path)]
         subprocess.run(
