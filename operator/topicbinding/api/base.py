@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 
@@ -20,3 +20,21 @@ class Model(BaseModel):
     @classmethod
     def read(cls, data: Any) -> Self:
         return cls.model_validate(data)
+
+
+class Resource(Model):
+    """A whole object: its metadata is the API server's, and passed on as it is."""
+
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(self.metadata["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.metadata["namespace"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.metadata["uid"])

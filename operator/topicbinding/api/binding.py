@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
-from topicbinding.api.base import Model
+from topicbinding.api.base import Model, Resource
 from topicbinding.api.conditions import Condition, Conditions
 from topicbinding.api.jointype import JoinType
 from topicbinding.api.kafka import KafkaSpec
@@ -207,21 +207,8 @@ class TopicBindingStatus(Model):
         return next((each for each in self.conditions if each.type == type_), None)
 
 
-class TopicBinding(Model):
+class TopicBinding(Resource):
     """A live join of two Kafka topics under stable names."""
 
     spec: TopicBindingSpec
     status: TopicBindingStatus = Field(default=TopicBindingStatus())
-    metadata: dict[str, Any] = Field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return str(self.metadata["name"])
-
-    @property
-    def namespace(self) -> str:
-        return str(self.metadata["namespace"])
-
-    @property
-    def uid(self) -> str:
-        return str(self.metadata["uid"])

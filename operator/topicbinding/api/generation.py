@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
-from topicbinding.api.base import Model
+from topicbinding.api.base import Model, Resource
 from topicbinding.api.binding import STARTING_OFFSETS_PATTERN, Choice, SparkSpec, TopicName
 from topicbinding.api.jointype import JoinType
 from topicbinding.api.kafka import KafkaSpec
@@ -133,17 +133,8 @@ class GenerationStatus(Model):
     updated_at: datetime | None = Field(None, description="When this was reported.")
 
 
-class Generation(Model):
+class Generation(Resource):
     """One generation of a binding: one choice, one driver pod."""
 
     spec: GenerationSpec
     status: GenerationStatus = Field(default=GenerationStatus())
-    metadata: dict[str, Any] = Field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return str(self.metadata["name"])
-
-    @property
-    def namespace(self) -> str:
-        return str(self.metadata["namespace"])
