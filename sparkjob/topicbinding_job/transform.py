@@ -129,11 +129,12 @@ def _checked(column: WireColumn) -> SparkColumn:
 
 def _maybe_no_text(parsed: SparkColumn) -> SparkColumn:
     """A text column takes any token ("5" from 5, "true" from true). Only a text that could have come from
-    such a token needs the second, slower look at what the token was; its first character tells, without a
-    regular expression."""
-    first = F.ascii(parsed)
-    begins = first.between(ord("0"), ord("9")) | first.isin(ord("-"), ord("["), ord("{"))
-    return begins | parsed.isin("true", "false")
+    such a token needs the second, slower look at what the token was; its first and last characters tell,
+    without a regular expression."""
+    first, last = F.ascii(parsed), F.ascii(F.substring(parsed, -1, 1))
+    number = (first.between(ord("0"), ord("9")) | (first == ord("-"))) & last.between(ord("0"), ord("9"))
+    nested = ((first == ord("[")) & (last == ord("]"))) | ((first == ord("{")) & (last == ord("}")))
+    return number | nested | parsed.isin("true", "false")
 
 
 def newest_marked(rows: DataFrame, tables: Tables) -> DataFrame:

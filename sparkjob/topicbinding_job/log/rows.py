@@ -26,17 +26,19 @@ SAMPLES: Final = 5
 """Bad rows kept to be shown, for each topic."""
 
 
-class Partition:
-    """Offsets of one partition's rows, ascending."""
+class Offsets:
+    """Offsets of one partition, ascending."""
 
     def __init__(self) -> None:
-        self.offsets = Numbers(np.int64)
-        self.taken = -1
-        """The greatest offset seen, shown or not (a tombstone is seen and not shown)."""
+        self._known = Numbers(np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        return self._known.nbytes
 
     def has(self, offsets: Ints) -> npt.NDArray[np.bool_]:
-        """Whether these offsets are rows already."""
-        known = self.offsets.view
+        """Whether each of these is known already."""
+        known = self._known.view
         if len(known) == 0:
             return np.zeros(len(offsets), dtype=bool)
         found: npt.NDArray[np.bool_] = (
@@ -45,15 +47,28 @@ class Partition:
         return found
 
     def add(self, offsets: Ints) -> None:
-        """Offsets of new rows, ascending."""
-        known = self.offsets.view
-        if len(known) and offsets[0] < known[-1]:
+        """Offsets that are not known, ascending."""
+        known = self._known.view
+        if len(known) and len(offsets) and offsets[0] < known[-1]:
             # A straggler: no promise of Spark's says that it cannot happen, and it must not be taken for a
             # replay.
             merged = np.sort(np.concatenate((known, offsets)))
-            self.offsets = Numbers(np.int64)
+            self._known = Numbers(np.int64)
             offsets = merged
-        self.offsets.append(offsets)
+        self._known.append(offsets)
+
+
+class Partition:
+    """What has been taken of one partition."""
+
+    def __init__(self) -> None:
+        self.rows = Offsets()
+        self.tombstones = Offsets()
+        self.taken = -1
+        """The greatest offset seen, shown or not (a tombstone is seen and not shown)."""
+
+    def has(self, offsets: Ints) -> npt.NDArray[np.bool_]:
+        return self.rows.has(offsets) | self.tombstones.has(offsets)
 
 
 class Added(NamedTuple):
@@ -94,7 +109,7 @@ class SideRows:
 
     @property
     def nbytes(self) -> int:
-        positions = sum(each.offsets.nbytes for each in self.partitions.values())
+        positions = sum(each.rows.nbytes + each.tombstones.nbytes for each in self.partitions.values())
         return self.chunks.nbytes + 3 * self.key_ids.nbytes + positions
 
     def next_offset(self, partition: int) -> int:
@@ -123,14 +138,17 @@ class SideRows:
             self._count(batch, flags)
             shown = (flags & wire.TOMBSTONE) == 0
             if not shown.all():
+                gone = batch.filter(pa.array(~shown))
+                for number, offsets in _by_partition(gone):
+                    self.partitions[number].tombstones.add(offsets)
                 batch, flags = batch.filter(pa.array(shown)), flags[shown]
         first = self.rows
         if batch.num_rows == 0:
             return Added(first, np.empty(0, dtype=np.int64), np.empty(0, dtype=bool))
         parts, offsets, times = _numpy(batch, "part"), _numpy(batch, "off"), _numpy(batch, "ts")
         self.newest_event = max(self.newest_event, int(times.max()))
-        for number in np.unique(parts):
-            self.partitions[int(number)].add(offsets[parts == number])
+        for number, taken in _by_partition(batch):
+            self.partitions[number].rows.add(taken)
         self._times.append(times)
         self._places.append((parts.astype(np.int64) << _OFFSET_BITS) | offsets)
         keys = self._keys.of(batch.column(self._wire[self._key_at].name))
@@ -165,10 +183,8 @@ class SideRows:
             mine = parts == number
             mine_offsets = offsets[mine]
             if mine_offsets[0] <= partition.taken:
-                # At or before what was seen: a replay, unless it was never taken. A tombstone cannot be told
-                # apart from its replay, and nobody misses it.
-                tombstone = (_numpy(batch, "flags")[mine] & wire.TOMBSTONE) != 0
-                keep[mine] = (mine_offsets > partition.taken) | ~(partition.has(mine_offsets) | tombstone)
+                # At or before what was seen: a replay, unless it was never taken.
+                keep[mine] = (mine_offsets > partition.taken) | ~partition.has(mine_offsets)
             partition.taken = max(partition.taken, int(mine_offsets[-1]))
         return batch if keep.all() else batch.filter(pa.array(keep))
 
@@ -179,6 +195,11 @@ class SideRows:
         for index in bad[: SAMPLES - len(self.samples)] if len(self.samples) < SAMPLES else ():
             row = batch.slice(int(index), 1).to_pylist()[0]
             self.samples.append((row["part"], row["off"], row["raw"] or ""))
+
+
+def _by_partition(batch: pa.RecordBatch) -> list[tuple[int, Ints]]:
+    parts, offsets = _numpy(batch, "part"), _numpy(batch, "off")
+    return [(int(number), offsets[parts == number]) for number in np.unique(parts)]
 
 
 def _numpy(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:

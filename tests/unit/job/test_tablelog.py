@@ -132,6 +132,14 @@ def test_a_straggler_is_a_row_and_not_a_replay() -> None:
     assert sorted(row["age"] for row in shown(log.tables["users_ui"])) == [0, 1, 2]
 
 
+def test_a_straggling_tombstone_is_counted_once() -> None:
+    log = TableLog(TABLES, JoinType.LEFT)
+    late = Record("accounts", 0, 5, 10, None)
+    for record in (Record("accounts", 0, 6, 11, b'{"userId":"a"}'), late, late):
+        log.apply(wire_table([record], TABLES, JoinType.LEFT, Marker()))
+    assert (log.accounts.rows, log.accounts.tombstones) == (1, 1)
+
+
 def test_changes_are_told_from_a_bounded_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tablelog, "WINDOW_CHANGES", 200)
     log = TableLog(TABLES, JoinType.LEFT)
