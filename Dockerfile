@@ -91,9 +91,10 @@ COPY operator/topicbinding/__init__.py /app/topicbinding/
 COPY operator/topicbinding/api /app/topicbinding/api
 COPY operator/topicbinding/tables /app/topicbinding/tables
 COPY sparkjob/topicbinding_job/log /app/topicbinding_job/log
-COPY sparkjob/topicbinding_job/__init__.py sparkjob/topicbinding_job/archive.py sparkjob/topicbinding_job/session.py \
-     sparkjob/topicbinding_job/settings.py sparkjob/topicbinding_job/transform.py sparkjob/topicbinding_job/warmup.py \
-     sparkjob/topicbinding_job/wire.py /app/topicbinding_job/
+COPY sparkjob/topicbinding_job/__init__.py sparkjob/topicbinding_job/archive.py sparkjob/topicbinding_job/ingest.py \
+     sparkjob/topicbinding_job/session.py sparkjob/topicbinding_job/settings.py sparkjob/topicbinding_job/sink.py \
+     sparkjob/topicbinding_job/transform.py sparkjob/topicbinding_job/warmup.py sparkjob/topicbinding_job/wire.py \
+     /app/topicbinding_job/
 RUN python -m topicbinding_job.archive /opt/topicbinding/app.jsa
 
 FROM scratch AS archive

@@ -34,6 +34,7 @@ from topicbinding_job.kube import ApiAway, GenerationPort
 from topicbinding_job.live import Live
 from topicbinding_job.log import TableLog
 from topicbinding_job.query import Query, Reading
+from topicbinding_job.rehearsal import rehearse
 from topicbinding_job.reporter import Reporter
 from topicbinding_job.serve import Server
 from topicbinding_job.settings import Settings
@@ -95,7 +96,7 @@ class Driver:
         session = starting.submit(self._start_session, generation)
         starting.shutdown(wait=False)
         if generation.spec.source is None:
-            generation = self._stand_by(session.result(), generation.spec.spark.mode)
+            generation = self._stand_by(session.result(), generation)
         source = generation.spec.source
         if source is None:
             raise Stopped
@@ -142,13 +143,22 @@ class Driver:
             logger.warning("the class archive %s was not used: cold starts are slow", self._settings.archive)
         return session
 
-    def _stand_by(self, session: SparkSession, mode: Mode) -> Generation:
+    def _stand_by(self, session: SparkSession, generation: Generation) -> Generation:
+        spark, rehearsal = generation.spec.spark, generation.spec.rehearsal
+        # A cold standby is still a standby.
         try:
-            seconds = warmup.warm(session, self._settings.scratch, mode)
+            seconds = warmup.warm(session, self._settings.scratch, spark.mode)
             logger.info("warm after %.1f s", seconds)
         except Exception:
-            # A cold standby is still a standby.
             logger.exception("the warm-up failed")
+        # In executors a checkpoint of the rehearsal's own would have to be shared.
+        if rehearsal is not None and not spark.executors.instances:
+            try:
+                _allow_in_jvm(session, rehearsal)
+                seconds = rehearse(session, self._settings, rehearsal, self._kafka(rehearsal), spark.mode)
+                logger.info("rehearsed in %.1f s", seconds)
+            except Exception as error:
+                logger.warning("the rehearsal failed: %s", error)
         self._state.move(Phase.STANDBY, "Standby", "warm, waiting for a source")
         found = self._port.wait_for_source(self._stop)
         if found is None:
@@ -190,8 +200,7 @@ class Driver:
         topics: Topics,
         plan: Plan,
     ) -> None:
-        for name, value in jvm_system_properties(source.kafka).items():
-            session._jvm.java.lang.System.setProperty(name, value)  # type: ignore[union-attr]
+        _allow_in_jvm(session, source)
         spark = generation.spec.spark
         room = spark_session.table_bytes(self._settings.memory)
         log = TableLog(source.tables, source.join_type, spark.max_rows, room)
@@ -219,7 +228,7 @@ class Driver:
             settings=self._settings,
             stop=self._stop,
             mode=spark.mode,
-            enough_slots=_tasks(plan, spark_session.shuffle_partitions(spark)) <= slots,
+            enough_slots=plan.tasks(spark_session.shuffle_partitions(spark)) <= slots,
             open_ingest=lambda: Ingest(
                 "127.0.0.1" if inside else self._settings.pod_ip,
                 0 if inside else self._settings.ingest_port,
@@ -245,9 +254,9 @@ class Driver:
         return f"{place}/{uuid.uuid4().hex[:12]}"
 
 
-def _tasks(plan: Plan, shuffle: int) -> int:
-    """Tasks of a real-time query: they all run at the same time."""
-    return sum(len(span.start) for span in plan.sides) + shuffle
+def _allow_in_jvm(session: SparkSession, source: Source) -> None:
+    for name, value in jvm_system_properties(source.kafka).items():
+        session._jvm.java.lang.System.setProperty(name, value)  # type: ignore[union-attr]
 
 
 def reason_of(error: BaseException) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from topicbinding_job.query import new_token
+from topicbinding_job.sink import new_token
 
 logger = logging.getLogger(__name__)
 

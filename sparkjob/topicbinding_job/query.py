@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from topicbinding.api import Source
 from topicbinding_job import transform
+from topicbinding_job.sink import write_in_real_time
 from topicbinding_job.topics import Plan, Positions
 
 logger = logging.getLogger(__name__)
@@ -152,7 +152,9 @@ class Query:
             "fetchOffset.retryIntervalMs": "100",
             "kafka.metadata.max.age.ms": "5000",
             "kafka.max.poll.records": "5000",
-            "kafka.fetch.max.wait.ms": "50" if realtime else "500",
+            # A task of a micro-batch asks for the topic's ends behind its last fetch, on the same connection:
+            # that fetch, which finds nothing, must not wait for half a second as it does by default.
+            "kafka.fetch.max.wait.ms": "50" if realtime else "10",
         }
         if not realtime:
             options["maxOffsetsPerTrigger"] = str(self._reading.batch_rows)
@@ -161,25 +163,6 @@ class Query:
         for name, value in options.items():
             reader = reader.option(name, value)
         return reader.load()
-
-
-def write_in_real_time(
-    rows: DataFrame, checkpoint: str, batch: str, host: str, port: int, token: str
-) -> StreamingQuery:
-    """Start the query whose rows leave through the JVM's own writer."""
-    writer = rows.writeStream.outputMode("update").queryName("tables")
-    # Known to pyspark, not yet to its annotations.
-    in_real_time: Any = writer.option("checkpointLocation", checkpoint).trigger
-    writer = in_real_time(realTime=batch)
-    jvm: Any = rows.sparkSession._jvm
-    writer._jwrite = writer._jwrite.foreach(jvm.dev.topicbinding.job.RowSender(host, port, token))
-    started: StreamingQuery = writer.start()
-    return started
-
-
-def new_token() -> str:
-    """Said by the JVM's writers to prove that they are ours."""
-    return secrets.token_hex(16)
 
 
 def _positions(text: str, topic: str) -> Positions:

@@ -42,7 +42,7 @@ _FIXED: Final = {
     "spark.sql.streaming.noDataProgressEventInterval": "1000",
     # How often an idle query asks Kafka for news. The default of 10 ms keeps a quarter of a core busy with
     # nothing.
-    "spark.sql.streaming.pollingDelay": "50ms",
+    "spark.sql.streaming.pollingDelay": "100ms",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     # The rows of one batch travel to Python in few, large pieces.

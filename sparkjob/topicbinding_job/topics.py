@@ -61,6 +61,10 @@ class Plan:
     def end_offsets(self) -> Offsets:
         return Offsets(users=_words(self.users.end), accounts=_words(self.accounts.end))
 
+    def tasks(self, shuffle: int) -> int:
+        """Tasks of a real-time query, which all run at the same time: a partition's each, and the state's."""
+        return sum(len(span.start) for span in self.sides) + shuffle
+
     @property
     def backlog(self) -> int:
         return sum(

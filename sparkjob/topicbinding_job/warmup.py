@@ -25,7 +25,7 @@ from topicbinding.api import JoinType, Mode, Tables
 from topicbinding_job import transform, wire
 from topicbinding_job.ingest import Ingest
 from topicbinding_job.log import TableLog
-from topicbinding_job.query import write_in_real_time
+from topicbinding_job.sink import write_in_real_time
 
 logger = logging.getLogger(__name__)
 
@@ -51,12 +51,29 @@ _CLASSES: Final = (
 def warm(session: SparkSession, scratch: Path, mode: Mode, seconds: float = SECONDS) -> float:
     """Run the throw-away queries, each at most for `seconds`; returns how long they took."""
     started = time.monotonic()
-    for name in _CLASSES:
-        session._jvm.java.lang.Class.forName(name)  # type: ignore[union-attr]
+    _kafka_clients(session)
     _microbatches(session, scratch, seconds)
     if mode is not Mode.MICROBATCH:
         _real_time(session, scratch, seconds)
     return time.monotonic() - started
+
+
+def _kafka_clients(session: SparkSession) -> None:
+    """Make the clients that the Kafka source makes, a few times; nobody answers, and nobody has to."""
+    jvm: Any = session._jvm
+    for name in _CLASSES:
+        jvm.java.lang.Class.forName(name)
+    properties = jvm.java.util.HashMap()
+    for name, value in {
+        "bootstrap.servers": "127.0.0.1:1",
+        "key.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
+        "value.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
+        "group.id": "nobody",
+    }.items():
+        properties.put(name, value)
+    for _ in range(3):
+        jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties).close()
+        jvm.org.apache.kafka.clients.admin.AdminClient.create(properties).close()
 
 
 def _microbatches(session: SparkSession, scratch: Path, seconds: float) -> None:

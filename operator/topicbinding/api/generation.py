@@ -52,6 +52,9 @@ class GenerationSpec(Model):
     binding_uid: str = Field(max_length=64, description="UID of the TopicBinding.")
     number: int = Field(ge=1, description="Its number: 1, 2, 3 … for each binding.")
     source: Source | None = Field(None, description="What it reads; absent on a standby.")
+    rehearsal: Source | None = Field(
+        None, description="What a standby reads a little of, to be warm when it is given its source."
+    )
     spark: SparkSpec = Field(description="Its Spark job.")
     retire_at: datetime | None = Field(
         None, description="When it leaves: the end of its linger, or of its keeping for inspection."

@@ -43,6 +43,7 @@ class CreateGeneration(Action):
     choice_hash: str | None
     secret: str | None
     wished_at: datetime
+    rehearsal: Source | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,6 +110,7 @@ def generation(binding: SeenBinding, action: CreateGeneration) -> Manifest:
         binding_uid=binding.meta.uid,
         number=action.number,
         source=action.source,
+        rehearsal=action.rehearsal,
         spark=action.spark,
     )
     marks = labels(binding.meta.name, action.number)

@@ -348,6 +348,7 @@ class _Planning:
                 CreateGeneration(
                     number=number,
                     source=None,
+                    rehearsal=Source.of(self._spec.choice),
                     spark=resolved(self._spec.spark, self.policy),
                     choice_hash=None,
                     secret=kafka_secret(self.situation.binding),

@@ -147,11 +147,13 @@ def test_starts_idle_and_memory(topics: world.Topics, tmp_path: Path, archive: d
         note("SIGTERM -> ended", f"{time.monotonic() - started:.1f} s")
     warm = tmp_path / "warm"
     warm.mkdir()
+    served = fill(topics.another(), 1_000, 5_000, 1_000)
     with DriverProcess(warm, env=archive) as driver:
-        driver.start(generation(None))
+        # As the controller makes one: with what the binding reads now.
+        driver.start(generation(None, rehearsal=source_of(*served), spark={"mode": "auto"}))
         driver.wait_phase("Standby", seconds=600)
         started, before = time.monotonic(), cpu(driver)
-        driver.update(generation(source_of(users, accounts)))
+        driver.update(generation(source_of(users, accounts), spark={"mode": "auto"}))
         driver.wait_phase("CaughtUp", seconds=600)
         work = cpu(driver) - before
         note(
@@ -159,6 +161,14 @@ def test_starts_idle_and_memory(topics: world.Topics, tmp_path: Path, archive: d
             f"{time.monotonic() - started:.2f} s, {work:.1f} s of CPU",
             "<= 1.5 s",
         )
+        started = time.monotonic()
+        driver.wait_mode("realtime", seconds=600)
+        note("change-over to real time of a standby", f"{time.monotonic() - started:.1f} s", "<= 2 s")
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    with DriverProcess(slow, env=archive) as driver:
+        driver.start(generation(source_of(users, accounts)))
+        driver.wait_phase("CaughtUp", seconds=600)
         time.sleep(5)
         before, since = cpu(driver), time.monotonic()
         time.sleep(20)

@@ -115,7 +115,10 @@ class Topics:
 
 
 def generation(
-    source: Mapping[str, Any] | None, number: int = 1, spark: Mapping[str, Any] | None = None
+    source: Mapping[str, Any] | None,
+    number: int = 1,
+    spark: Mapping[str, Any] | None = None,
+    rehearsal: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     return {
         "metadata": {"name": f"test-g{number}", "namespace": "test"},
@@ -124,6 +127,7 @@ def generation(
             "bindingUid": "uid",
             "number": number,
             "source": dict(source) if source is not None else None,
+            "rehearsal": dict(rehearsal) if rehearsal is not None else None,
             "spark": {"mode": "microbatch", **(spark or {})},
         },
     }
