@@ -4,6 +4,7 @@ process."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -274,7 +275,8 @@ class DriverProcess:
 
         assert self._process is not None
         for child in psutil.Process(self._process.pid).children(recursive=True):
-            child.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
         self._process.kill()
         self._process.wait(10)
 
