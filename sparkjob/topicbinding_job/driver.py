@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 TRIES: Final = 3
 """A broker that is just being restarted, or a topic that was made a moment ago, is no reason to give up; one
 that is not there should be said within seconds."""
+LARGE_BACKLOG: Final = 100_000
+"""Rows that are worth being read by several tasks."""
 _MAY_PASS: Final = (UNREACHABLE, TOPIC_NOT_FOUND)
 
 
@@ -215,7 +217,8 @@ class Driver:
             kafka=kafka,
             checkpoint=self._checkpoint(session, generation),
             batch_rows=self._settings.batch_rows,
-            tasks=self._settings.cores if inside else slots,
+            # A small backlog is read faster by fewer: every task makes a client of its own, in every batch.
+            tasks=1 if plan.backlog < LARGE_BACKLOG else self._settings.cores if inside else slots,
         )
         query = Query(session, reading, log.apply)
         self._live = Live(

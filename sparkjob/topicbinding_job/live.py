@@ -65,6 +65,7 @@ class Live:
     _ingest: Ingest | None = None
     _restarts: list[float] = field(default_factory=list)
     _lag_at: float = 0.0
+    _partitions: tuple[int, ...] = ()
     _began: float = field(default_factory=time.monotonic)
 
     def run(self) -> None:
@@ -203,18 +204,28 @@ class Live:
         reached = self.query.reached() or ({}, {})
         lags: dict[tuple[str, int], int] = {}
         topics = (self.source.users_topic, self.source.accounts_topic)
+        partitions: list[int] = []
         for side, (topic, rows, ends) in enumerate(zip(topics, self.log.side_rows, reached, strict=True)):
             try:
                 now_ends: Positions = self.topics.ends(topic)
             except KafkaProblem as problem:
                 logger.info("the lag is not known: %s", problem)
                 return
+            partitions.append(len(now_ends))
             start = self.plan.sides[side].start
             for partition, end in now_ends.items():
                 at = max(ends.get(partition, 0), rows.next_offset(partition), start.get(partition, 0))
                 lags[(wire.SIDES[side], partition)] = max(0, end - at)
         self.state.lag_by_partition = lags
         self.state.lag = sum(lags.values())
+        self._look_for_new_partitions(tuple(partitions))
+
+    def _look_for_new_partitions(self, now: tuple[int, ...]) -> None:
+        """Spark itself looks for them when a batch begins, and a real-time batch lasts for minutes."""
+        before, self._partitions = self._partitions, now
+        if before and now != before and self.query.mode == REALTIME:
+            logger.info("partitions were added (%s -> %s): real time starts again with them", before, now)
+            self._start_realtime()
 
     def _remarks(self) -> str:
         users, accounts = self.log.side_rows

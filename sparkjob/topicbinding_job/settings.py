@@ -51,9 +51,9 @@ class Settings:
     seen less often and the batch stands in memory several times."""
     report_seconds: float = 1.0
     """Between two reports of lag and rows; phase changes are reported at once."""
-    realtime_batch: str = "60 seconds"
-    """Length of a real-time batch. Its end costs a stall of up to a second; what is replayed after a crash
-    is one."""
+    realtime_batch: str = "300 seconds"
+    """Length of a real-time batch. Its end costs a stall of a second or two; what is read again when a query
+    has to be started anew is one."""
     change_over_seconds: float = 45.0
     """Real time that has not started by then counts as failed, and micro-batches go on."""
     stop_seconds: float = 12.0

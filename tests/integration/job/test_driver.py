@@ -115,10 +115,12 @@ def test_a_standby_starts_when_it_is_given_a_source(topics: world.Topics, tmp_pa
     for partition in range(2):
         topics.send(places["users"], users(range(100)), partition)
     store = tmp_path / "store"
-    spark = {"checkpoint": {"type": "uri", "uri": f"file://{store}"}}
+    spark = {"mode": "auto", "checkpoint": {"type": "uri", "uri": f"file://{store}"}}
+    served = source_of(topics.make("served-users"), topics.make("served-accounts"))
     with DriverProcess(tmp_path) as driver:
-        driver.start(generation(None, spark=spark))
+        driver.start(generation(None, spark=spark, rehearsal=served))
         driver.wait_phase("Standby")
+        assert "rehearsed in" in driver.tail()
         assert driver.code("/readyz") == 503
         assert driver.code("/v1/tables/final_ui") == 503
         driver.update(generation(source_of(places["users"], places["accounts"], "inner"), spark=spark))
@@ -127,7 +129,8 @@ def test_a_standby_starts_when_it_is_given_a_source(topics: world.Topics, tmp_pa
         # The checkpoint stands where it was asked for, under (binding UID, generation).
         assert any((store / "uid" / "1").glob("*/commits/0"))
         assert driver.rows_of("final_ui") == 0
-        # Partitions that are added while it runs are read from their beginning.
+        # Partitions that are added while it runs are read from their beginning, in real time too.
+        driver.wait_mode("realtime")
         admin = AdminClient({"bootstrap.servers": BROKER})
         admin.create_partitions([NewPartitions(places["accounts"], 4)])[places["accounts"]].result(30)
         eventually(
