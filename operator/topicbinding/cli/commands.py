@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 import webbrowser
@@ -92,6 +93,9 @@ def open_page(kubectl: Kubectl, options: Namespace) -> int:
         if not options.no_browser:
             webbrowser.open(address)
 
+    # The forward must end with us, however we are told to: also where an interrupt was ignored before.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.default_int_handler)
     here = Kubectl(
         tuple(flag for flag in kubectl.flags if not flag.startswith("--namespace=")), kubectl.program
     )

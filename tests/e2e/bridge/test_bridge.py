@@ -160,6 +160,7 @@ def test_a_message_moves_the_tables_and_its_receipt_says_so(cluster: Cluster, ka
             found: list[dict[str, Any]] = json.load(answer)["rows"]
             return found
 
+    kafka.send("users-v2", {"userId": "e2e-moving", "name": "Eve"})
     assert eventually(lambda: rows("final_ui"), 60, "rows of the new topics", 1)
     told = eventually(lambda: rows("control_raw"), 60, "control_raw", 1)
     assert told[-1]["verdict"] == "applied"
