@@ -168,18 +168,18 @@ def test_a_message_moves_the_tables_and_its_receipt_says_so(cluster: Cluster, ka
 
 def test_the_command_line_opens_the_page(cluster: Cluster, spelled: Bound) -> None:
     command = [sys.executable, "-m", "topicbinding", "cli", "open", spelled.name, "-n", NAMESPACE]
-    opened = subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--no-browser", "--port", str(free_port())],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **cluster.environment, "PYTHONPATH": str(ROOT / "operator")},
-    )
-    try:
-        assert opened.stdout is not None
-        address = opened.stdout.readline().split()[0]
-        assert address.endswith(f"/#/{NAMESPACE}/{spelled.name}/final_ui")
-        with urllib.request.urlopen(address.split("#")[0], timeout=30) as answer:  # noqa: S310 - loopback
-            assert b"TopicBinding" in answer.read()
-    finally:
-        opened.send_signal(signal.SIGINT)
-        assert opened.wait(20) == 130
+    ) as opened:
+        try:
+            assert opened.stdout is not None
+            address = opened.stdout.readline().split()[0]
+            assert address.endswith(f"/#/{NAMESPACE}/{spelled.name}/final_ui")
+            with urllib.request.urlopen(address.split("#")[0], timeout=30) as answer:  # noqa: S310 - loopback
+                assert b"TopicBinding" in answer.read()
+        finally:
+            opened.send_signal(signal.SIGINT)
+            assert opened.wait(20) == 130

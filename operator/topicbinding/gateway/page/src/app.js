@@ -193,8 +193,8 @@ class Page {
         this.charts.clear();
         let view = readView(parameters.get("view"));
         this.view = view;
-        let search = parameters.get("q") ?? "";
-        byId("search").value = search;
+        const given = parameters.get("q") ?? "";
+        byId("search").value = given;
         const table = this.binding.getTable(wanted.table, { arrow: true });
         this.table = table;
         let opened = false;
@@ -202,8 +202,13 @@ class Page {
             if (table !== this.table) return;
             if (!opened) {
                 opened = true;
-                this.grid.open(wanted.table, arrow, view, search).then(() => this.gridShows(table, header.generation));
-                view = search = null;
+                // Whoever types before the first rows are there must not lose it.
+                const search = byId("search").value.trim();
+                this.grid.open(wanted.table, arrow, view, search).then(() => {
+                    this.gridShows(table, header.generation);
+                    if (search !== given) this.keepView(this.view ?? {});
+                });
+                view = null;
             } else if (kind === "delta") {
                 this.grid.update(arrow);
                 if (header.newestEventTime) this.charts.sampleFreshness(Date.now() - this.offset - header.newestEventTime);
