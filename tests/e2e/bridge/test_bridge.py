@@ -130,7 +130,7 @@ def test_a_broker_that_demands_scram(cluster: Cluster, kafka: Kafka) -> None:
 
 
 def test_a_message_moves_the_tables_and_its_receipt_says_so(cluster: Cluster, kafka: Kafka) -> None:
-    kafka.make_topics("e2e-moving", "e2e-moving-receipts")
+    kafka.make_topics("e2e-moving", "e2e-moving-receipts", "e2e-users", "e2e-accounts")
     bound = bind(
         cluster,
         "moving",
@@ -141,7 +141,7 @@ def test_a_message_moves_the_tables_and_its_receipt_says_so(cluster: Cluster, ka
         "wait", "tb/moving", "-n", NAMESPACE, "--for=condition=Ready", "--timeout=300s", seconds=310
     )
     before = bound.seen().status.active_generation
-    kafka.send("e2e-moving", {"id": "swap", "usersTopic": "users-v2", "accountsTopic": "accounts-v2"})
+    kafka.send("e2e-moving", {"id": "swap", "usersTopic": "e2e-users", "accountsTopic": "e2e-accounts"})
 
     def ended() -> list[dict[str, Any]]:
         told = kafka.read("e2e-moving-receipts")
@@ -152,7 +152,7 @@ def test_a_message_moves_the_tables_and_its_receipt_says_so(cluster: Cluster, ka
     status = bound.seen().status
     assert before is not None
     assert receipt["generation"] == status.active_generation == before + 1
-    assert (status.users_topic, status.accounts_topic) == ("users-v2", "accounts-v2")
+    assert (status.users_topic, status.accounts_topic) == ("e2e-users", "e2e-accounts")
 
     def rows(table: str) -> list[dict[str, Any]]:
         address = f"{GATEWAY}/v1/bindings/{NAMESPACE}/moving/tables/{table}"
@@ -160,7 +160,7 @@ def test_a_message_moves_the_tables_and_its_receipt_says_so(cluster: Cluster, ka
             found: list[dict[str, Any]] = json.load(answer)["rows"]
             return found
 
-    kafka.send("users-v2", {"userId": "e2e-moving", "name": "Eve"})
+    kafka.send("e2e-users", {"userId": "e2e-moving", "name": "Eve"})
     assert eventually(lambda: rows("final_ui"), 60, "rows of the new topics", 1)
     told = eventually(lambda: rows("control_raw"), 60, "control_raw", 1)
     assert told[-1]["verdict"] == "applied"
